@@ -1,0 +1,754 @@
+//! The one table of methods: name, parameters, result, and how the supervisor runs them.
+//!
+//! Parameters refuse unknown fields, so that a slip of the pen is told and never ignored; results may grow.
+//! `session` may be left out where one session is attached on the connection.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::job::{JobResult, Kind, Page, Row, SessionRef, Stream};
+
+/// A method of the table.
+pub trait Method: 'static {
+    /// Its name on the wire.
+    const NAME: &'static str;
+    /// One sentence.
+    const DOC: &'static str;
+    /// Runs to its answer before the connection's next message is looked at, because later messages build on it.
+    const ORDERED: bool;
+    /// What it takes.
+    type Params: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
+    /// What it answers.
+    type Result: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
+}
+
+/// A row of the table, for tests and documents.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Name on the wire.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// See [`Method::ORDERED`].
+    pub ordered: bool,
+    /// Adds the schemas of parameters and result to a generator.
+    pub schema: fn(&mut schemars::SchemaGenerator) -> (schemars::Schema, schemars::Schema),
+}
+
+macro_rules! table {
+    ($($name:ident $wire:literal $order:ident ($params:ty) -> $result:ty, $doc:literal;)*) => {
+        $(
+            #[doc = $doc]
+            #[derive(Debug, Clone, Copy)]
+            pub struct $name;
+
+            impl Method for $name {
+                const NAME: &'static str = $wire;
+                const DOC: &'static str = $doc;
+                const ORDERED: bool = table!(@$order);
+                type Params = $params;
+                type Result = $result;
+            }
+        )*
+
+        /// Every method.
+        pub const TABLE: &[Entry] = &[$(Entry {
+            name: $wire,
+            doc: $doc,
+            ordered: table!(@$order),
+            schema: |g| (g.subschema_for::<$params>(), g.subschema_for::<$result>()),
+        },)*];
+
+        /// Calls a macro with the name of every method, so that nobody can forget one.
+        #[macro_export]
+        macro_rules! for_each_method {
+            ($call:ident) => { $($call!($name);)* };
+        }
+    };
+    (@ordered) => { true };
+    (@spawned) => { false };
+}
+
+table! {
+    SupervisorHello "supervisor/hello" ordered (Hello) -> HelloAnswer, "Says who both sides are; optional. The owner key makes every session of the user visible.";
+    SupervisorInfo "supervisor/info" spawned (Nothing) -> Info, "Tells what this supervisor is and has.";
+    SupervisorStop "supervisor/stop" spawned (StopSupervisor) -> StopSummary, "Refuses new work, stops every job, answers when all are gone, then leaves.";
+    SessionOpen "session/open" ordered (OpenSession) -> OpenedSession, "Creates a session or attaches to one by its token.";
+    SessionList "session/list" spawned (Nothing) -> SessionTable, "Lists the sessions that this connection may see.";
+    SessionClose "session/close" spawned (CloseSession) -> StopSummary, "Stops every job of a session, forgets them, then deletes their artifacts.";
+    JobStart "job/start" spawned (Start) -> Row, "Starts a job; answers when exec has succeeded or failed, 100 ms at most.";
+    JobRun "job/run" spawned (Run) -> JobResult, "Starts a job, streams it, waits and collects; cancelling it or going away ends the tree.";
+    JobDetach "job/detach" spawned (Target) -> Row, "Turns a running `job/run` into a background job.";
+    JobList "job/list" spawned (List) -> JobTable, "Lists jobs, live ones first, then the newest ended.";
+    JobGet "job/get" spawned (Target) -> JobResult, "Tells everything about one job.";
+    JobRead "job/read" spawned (Read) -> Page, "Reads one page of a job's log at a cursor; consumes nothing.";
+    JobTail "job/tail" spawned (Tail) -> TailEnd, "Streams pages as `$/progress` until the log ends, the request is cancelled or, without follow, all is told.";
+    JobWait "job/wait" spawned (Wait) -> Waited, "Waits for ends, text, quiet or a port. Never ends a job.";
+    JobWrite "job/write" spawned (Write) -> Written, "Writes to a job's input, or ends it.";
+    JobSignal "job/signal" spawned (SignalJob) -> Signalled, "Sends a signal to the group of the main process.";
+    JobStop "job/stop" spawned (Stop) -> StopSummary, "Ends the whole tree of one or more jobs; answers when nothing is left or the survivors are named.";
+    JobRelease "job/release" spawned (Target) -> Released, "Stops the job if it runs, then forgets it and its artifacts.";
+}
+
+/// No parameters.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Nothing {}
+
+/// `supervisor/hello`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Hello {
+    /// Newest protocol that the client speaks.
+    pub protocol: Option<u32>,
+    /// Name and version of the client, for the log.
+    pub client: Option<String>,
+    /// Content of the owner key file.
+    pub owner_key: Option<String>,
+}
+
+/// Who answers.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct HelloAnswer {
+    /// Newest protocol that the supervisor speaks.
+    pub protocol: u32,
+    /// Oldest one.
+    pub protocol_min: u32,
+    /// Build.
+    pub version: String,
+    /// Process number of the supervisor.
+    pub pid: u32,
+    /// Process number of the keeper.
+    pub keeper_pid: u32,
+    /// How often the supervisor was started in this house; cursors and ids hold across generations.
+    pub generation: u64,
+    /// The owner key was right.
+    pub owner: bool,
+}
+
+/// `supervisor/info`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Info {
+    /// As in the handshake.
+    #[serde(flatten)]
+    pub hello: HelloAnswer,
+    /// Where it listens.
+    pub socket: String,
+    /// Where its log is.
+    pub log: String,
+    /// When this house began.
+    pub started_at: u64,
+    /// Open sessions.
+    pub sessions: u64,
+    /// Live jobs.
+    pub jobs: u64,
+    /// Connections, this one included.
+    pub connections: u64,
+    /// How members of a tree are found.
+    pub rung: String,
+    /// How bytes are read: `splice`, or `read` where the former is refused.
+    pub byte_path: String,
+}
+
+/// `supervisor/stop`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct StopSupervisor {
+    /// Time between the polite and the forced end.
+    pub grace_ms: Option<u64>,
+}
+
+/// `session/open`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OpenSession {
+    /// Id; a new one is made up when absent.
+    pub id: Option<String>,
+    /// Short name for people; the id when absent.
+    pub name: Option<String>,
+    /// Folder of the project that it belongs to.
+    pub root: Option<String>,
+    /// Proof that the asker may attach; the owner key does as well.
+    pub token: Option<String>,
+    /// Live commands allowed.
+    pub commands: Option<u32>,
+    /// Live shells allowed.
+    pub shells: Option<u32>,
+    /// Live sub-agents allowed.
+    pub agents: Option<u32>,
+    /// How long it outlives its last connection, in ms; null or absent: until it is closed.
+    pub lease_ms: Option<u64>,
+    /// Refuse instead of creating.
+    pub attach_only: bool,
+}
+
+/// An open session.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenedSession {
+    /// Which.
+    pub session: SessionRef,
+    /// Needed to attach again; told at creation only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// It did not exist before.
+    pub created: bool,
+    /// Its limits now.
+    pub limits: SessionLimits,
+}
+
+/// Live jobs allowed.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionLimits {
+    /// Commands.
+    pub commands: u32,
+    /// Shells.
+    pub shells: u32,
+    /// Sub-agents.
+    pub agents: u32,
+}
+
+/// `session/list`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionTable {
+    /// In order of opening.
+    pub sessions: Vec<SessionRow>,
+}
+
+/// One session.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionRow {
+    /// Which.
+    pub session: SessionRef,
+    /// Folder of its project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+    /// Live jobs.
+    pub jobs: u32,
+    /// Finished jobs kept.
+    pub finished: u32,
+    /// Connections attached.
+    pub clients: u32,
+    /// Its limits.
+    pub limits: SessionLimits,
+    /// When it was opened.
+    pub opened_at: u64,
+}
+
+/// `session/close`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CloseSession {
+    /// Which; the attached one when absent.
+    pub session: Option<String>,
+    /// Time between the polite and the forced end.
+    pub grace_ms: Option<u64>,
+}
+
+/// What a job's standard input is.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum Stdin {
+    /// The null device.
+    #[default]
+    Closed,
+    /// A pipe that `job/write` feeds.
+    Open,
+    /// This text, then the end.
+    Text(String),
+    /// These bytes, then the end.
+    Base64(String),
+}
+
+/// Window of a terminal.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Columns.
+    pub cols: u16,
+}
+
+/// What happens at `maxBytes`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum OnLimit {
+    /// Nothing: the log keeps what it can.
+    #[default]
+    Keep,
+    /// The tree is ended: `output_limit`.
+    Stop,
+}
+
+/// What is done with output.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OutputPolicy {
+    /// Bound for `onLimit`.
+    pub max_bytes: Option<u64>,
+    /// What happens there.
+    pub on_limit: OnLimit,
+    /// Keep on disk what leaves the ring; true when absent.
+    pub spill: Option<bool>,
+    /// One pipe for both streams, as `2>&1`: exact order, no telling apart.
+    pub merge: bool,
+}
+
+/// A resource limit of a job.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResourceLimit {
+    /// Soft limit; null is unlimited.
+    pub soft: Option<u64>,
+    /// Hard limit; null is unlimited. It cannot rise above the keeper's.
+    pub hard: Option<u64>,
+}
+
+/// `job/start`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Start {
+    /// Owner; the attached session when absent.
+    pub session: Option<String>,
+    /// Idempotency key: the same key and parameters answer the same job.
+    pub key: Option<String>,
+    /// Program and arguments. Either this or `line`.
+    pub args: Vec<String>,
+    /// A line for `/bin/sh -c`. Either this or `args`.
+    pub line: Option<String>,
+    /// Absolute working directory; the session's root, else the home directory, when absent.
+    pub cwd: Option<String>,
+    /// Variables; null removes one.
+    pub env: BTreeMap<String, Option<String>>,
+    /// `env` is the whole environment. Otherwise it is added to a plain login environment.
+    pub env_replace: bool,
+    /// File mode mask.
+    pub umask: Option<u32>,
+    /// Resource limits by name: `nofile`, `core`, `as`, `cpu`, `data`, `fsize`, `memlock`, `nproc`, `stack`.
+    pub limits: BTreeMap<String, ResourceLimit>,
+    /// Standard input.
+    pub stdin: Stdin,
+    /// Run in a terminal of this size.
+    pub pty: Option<Size>,
+    /// Time limit from acceptance.
+    pub timeout_ms: Option<u64>,
+    /// Idle limit; none when absent.
+    pub idle_ms: Option<u64>,
+    /// Grace of any stop of this job.
+    pub grace_ms: Option<u64>,
+    /// What is done with output.
+    pub output: OutputPolicy,
+    /// Exit codes that count as success; 0 alone when empty.
+    pub ok: Vec<i32>,
+    /// `read`, `write`, `network` or `process`: what the caller says it does; kept in the record.
+    pub side_effect: Option<String>,
+    /// Name, unique among the live jobs of the session.
+    pub name: Option<String>,
+    /// Sandbox mode.
+    pub mode: Option<String>,
+}
+
+/// `job/run`: a start, and what is to be told of it.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Run {
+    /// What to start. Its `key` lets a client that lost its connection come back.
+    pub start: Start,
+    /// Stream pages as `$/progress` with this token: `{started: row}`, then `{page}`.
+    pub partial_result_token: Option<serde_json::Value>,
+    /// Pages hold base64 instead of text.
+    pub raw: bool,
+    /// Hand the texts back in the result; true when absent.
+    pub collect: Option<bool>,
+    /// Detach after this time.
+    pub wait_ms: Option<u64>,
+    /// With a key of a job that exists: stream from this offset.
+    pub since: u64,
+}
+
+/// One job.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Target {
+    /// Owner; the attached session when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Short id, name or process id.
+    pub id: String,
+}
+
+/// `job/list`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct List {
+    /// This session alone.
+    pub session: Option<String>,
+    /// Every session whose root lies in this folder.
+    pub root: Option<String>,
+    /// Every session that the connection may see.
+    pub all: bool,
+    /// Live jobs only, and ended ones with members left.
+    pub live: bool,
+}
+
+/// Jobs.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct JobTable {
+    /// Live first, then the newest ended.
+    pub jobs: Vec<Row>,
+}
+
+/// `job/read`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Read {
+    /// Owner; the attached session when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Short id, name or process id.
+    pub id: String,
+    /// Cursor. Absent: the newest page, from a line's start.
+    #[serde(default)]
+    pub since: Option<u64>,
+    /// Bytes of the log at most.
+    #[serde(default)]
+    pub max: Option<u64>,
+    /// Wait this long for something to read.
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
+    /// One stream alone; offsets stay those of the whole log.
+    #[serde(default)]
+    pub stream: Option<Stream>,
+    /// Bytes instead of text.
+    #[serde(default)]
+    pub raw: bool,
+}
+
+/// `job/tail`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tail {
+    /// Owner; the attached session when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Short id, name or process id.
+    pub id: String,
+    /// Token of the `$/progress` notifications.
+    pub partial_result_token: serde_json::Value,
+    /// Cursor. Absent: with `follow` the newest page, from a line's start; else the oldest byte kept.
+    #[serde(default)]
+    pub since: Option<u64>,
+    /// Go on until the job is over.
+    #[serde(default)]
+    pub follow: bool,
+    /// One stream alone.
+    #[serde(default)]
+    pub stream: Option<Stream>,
+    /// Bytes instead of text.
+    #[serde(default)]
+    pub raw: bool,
+}
+
+/// Where a stream ended.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct TailEnd {
+    /// Cursor to read on.
+    pub next: u64,
+    /// The job.
+    pub row: Row,
+}
+
+/// What is waited for.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub enum For {
+    /// The end of the job.
+    #[default]
+    Exit,
+    /// A line that matches this regular expression, from `since`.
+    Text(String),
+    /// No output for this many milliseconds.
+    Quiet(u64),
+    /// A member of the tree listens on this TCP port.
+    Port(u16),
+}
+
+/// `job/wait`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Wait {
+    /// Owner; the attached session when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Short ids, names or process ids.
+    pub ids: Vec<String>,
+    /// The first one is enough.
+    #[serde(default)]
+    pub any: bool,
+    /// What for.
+    #[serde(default, rename = "for")]
+    pub what: For,
+    /// Offset from which text counts.
+    #[serde(default)]
+    pub since: u64,
+    /// How long; absent: until it happens.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+}
+
+/// Why a wait is over.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The job ended, which was what was waited for.
+    Exit,
+    /// The job ended before what was waited for happened.
+    EndedBefore,
+    /// The port is open.
+    Port,
+    /// The text came.
+    Text,
+    /// It was quiet.
+    Quiet,
+    /// The prompt is back.
+    Prompt,
+    /// It waits for input.
+    InputWait,
+    /// It is quiet and probably waits.
+    InferredIdle,
+    /// The wait's own time is over; the job is not touched.
+    WaitOver,
+    /// This job has no end to wait for.
+    NoEnd,
+}
+
+/// The answer of a wait.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Waited {
+    /// One a job, in the order asked.
+    pub jobs: Vec<WaitedJob>,
+    /// The wait's own time is over before all (or any) was true.
+    pub timed_out: bool,
+}
+
+/// One job of a wait.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitedJob {
+    /// Why its part of the wait is over.
+    pub reason: Reason,
+    /// The job at that moment.
+    pub row: Row,
+    /// The line that matched, and its offset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<Line>,
+    /// Who listens on the port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listener: Option<Listener>,
+    /// A stranger that listens on the port, which does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stranger: Option<Listener>,
+    /// Ports on which members listen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
+    /// The last lines, when it ended before what was waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+}
+
+/// A line of a log.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// Offset of its first byte.
+    pub from: u64,
+    /// Its text without the line end.
+    pub text: String,
+}
+
+/// A process that listens.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Listener {
+    /// The port.
+    pub port: u16,
+    /// Its process, 0 when it cannot be seen.
+    pub pid: u32,
+    /// Its program.
+    pub program: String,
+}
+
+/// `job/write`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Write {
+    /// Owner; the attached session when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Short id, name or process id.
+    pub id: String,
+    /// Text, as it is.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// Bytes.
+    #[serde(default)]
+    pub base64: Option<String>,
+    /// End of input after that.
+    #[serde(default)]
+    pub eof: bool,
+    /// Longest time to wait for the job to take it all; 5 s when absent.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+}
+
+/// How much was written.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Written {
+    /// Bytes that the job's pipe took.
+    pub bytes: u64,
+    /// All of it.
+    pub complete: bool,
+    /// The job has closed its input.
+    pub closed: bool,
+}
+
+/// `job/signal`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SignalJob {
+    /// Owner; the attached session when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Short id, name or process id.
+    pub id: String,
+    /// `SIGINT` or `INT`.
+    pub signal: String,
+}
+
+/// Who got a signal.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Signalled {
+    /// The group.
+    pub group: u32,
+}
+
+/// `job/stop`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Stop {
+    /// Owner; the attached session when absent.
+    pub session: Option<String>,
+    /// Short ids, names or process ids.
+    pub ids: Vec<String>,
+    /// Every job of the session.
+    pub all: bool,
+    /// Every job of every session whose root lies in this folder.
+    pub root: Option<String>,
+    /// Every job of every session that the connection may see.
+    pub everywhere: bool,
+    /// Time between the polite and the forced end.
+    pub grace_ms: Option<u64>,
+    /// No polite signal.
+    pub force: bool,
+    /// Who asks, for the record: `user` from the command line, `client` when absent.
+    pub by: Option<String>,
+    /// Why, for the record.
+    pub reason: Option<String>,
+    /// Answer when it is over; true when absent.
+    pub wait: Option<bool>,
+}
+
+/// What a stop did, in the order asked, or in reverse order of start.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct StopSummary {
+    /// One receipt a job.
+    pub jobs: Vec<Receipt>,
+}
+
+/// What the stop of one job did.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    /// The job after it.
+    pub row: Row,
+    /// What it was.
+    pub kind: Kind,
+    /// It was over before, with nothing left.
+    pub already_finished: bool,
+    /// Processes that were there when the stop began or appeared during it.
+    pub ended: u32,
+    /// Of those: how many had to be forced.
+    pub forced: u32,
+    /// From the request to the end of the last member.
+    pub took_ms: u64,
+    /// What could not be ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub survivors: Vec<crate::job::Survivor>,
+}
+
+/// `job/release`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Released {
+    /// The job, for the last time; absent when it was unknown, which is success too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<Row>,
+}
+
+/// The value of a `$/progress` notification of `job/run` and `job/tail`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub enum Progress {
+    /// The job is there. First, once.
+    Started(Box<Row>),
+    /// Output.
+    Page(Page),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_field_is_refused() {
+        let e = serde_json::from_str::<Start>(r#"{"args":["true"],"timeout_ms":5}"#).unwrap_err();
+        assert!(e.to_string().contains("timeout_ms"), "{e}");
+    }
+
+    #[test]
+    fn names_of_methods_are_unique() {
+        for (i, a) in TABLE.iter().enumerate() {
+            assert!(
+                TABLE[i + 1..].iter().all(|b| a.name != b.name),
+                "{}",
+                a.name
+            );
+        }
+    }
+
+    #[test]
+    fn stdin_is_a_word_or_a_text() {
+        assert_eq!(
+            serde_json::from_str::<Stdin>(r#""open""#).unwrap(),
+            Stdin::Open
+        );
+        assert_eq!(
+            serde_json::from_str::<Stdin>(r#"{"text":"x"}"#).unwrap(),
+            Stdin::Text("x".into())
+        );
+    }
+}
