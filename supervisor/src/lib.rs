@@ -1,1 +1,4 @@
-//! s
+//! The keeper and the supervisor of ostler.
+
+pub mod stats;
+pub mod tree;
