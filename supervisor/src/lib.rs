@@ -1,2 +1,5 @@
-//! s
+//! The keeper and the supervisor.
+
 pub mod log;
+pub mod stats;
+pub mod tree;
