@@ -1,1 +1,6 @@
-//! s
+//! The keeper and the supervisor of ostler.
+
+#[cfg(target_os = "linux")]
+pub mod keeper;
+#[cfg(target_os = "linux")]
+pub mod process;
