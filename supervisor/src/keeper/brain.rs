@@ -59,6 +59,8 @@ pub(super) struct Brain {
     pub(super) ready: bool,
     pub(super) restoring: Option<u64>,
     pub(super) restoring_deaths: u32,
+    /// It has ended, but a tracer has the status.
+    pub(super) withheld: bool,
     leaves: Option<(u64, String)>,
     start_at: Option<Instant>,
     kill_at: Option<Instant>,
@@ -176,9 +178,16 @@ impl Keeper {
             return;
         };
         let Ok(Some(seen)) = kernel::wait(Whom::Pidfd(process.pidfd.as_fd()), true) else {
-            // A tracer withholds it; the killing of a traced one ends that.
+            let ended = kernel::readable([process.pidfd.as_fd()], Duration::ZERO);
+            if matches!(ended, Ok([true])) {
+                // A tracer withholds it; looked at again when a child has changed. Left
+                // in the set, the level-triggered entry would spin.
+                self.epoll.remove(process.pidfd.as_fd());
+                self.brain.withheld = true;
+            }
             return;
         };
+        self.brain.withheld = false;
         // What it had sent before it died is carried out: it may be its farewell.
         self.take_last_orders();
         if let Some(process) = self.brain.process.take() {
@@ -251,7 +260,8 @@ impl Keeper {
     pub(super) fn wire_lost(&mut self) {
         self.wire_gone();
         if self.brain.process.is_some() {
-            self.brain.kill_at = Some(Instant::now() + CLOSED_WAIT);
+            let at = Instant::now() + CLOSED_WAIT;
+            self.brain.kill_at = Some(self.brain.kill_at.map_or(at, |before| before.min(at)));
         }
     }
 
@@ -273,16 +283,19 @@ impl Keeper {
                 return;
             };
             self.house.image = kernel::lift_or_keep(image);
-            // One that does not leave by itself loses nothing by being killed.
-            self.brain.kill_at = Some(Instant::now() + CLOSED_WAIT);
         }
+        // One that does not leave by itself is killed; for an upgrade that loses nothing.
+        let upgrade = why == wire::LEAVE_UPGRADE;
+        let patience = if upgrade { CLOSED_WAIT } else { END_WAIT };
+        self.brain.kill_at = Some(Instant::now() + patience);
         let reason = String::from_utf8_lossy(&message.payload).into_owned();
         self.brain.leaves = Some((why, reason));
     }
 
     /// TERM, INT or HUP came to the keeper.
     pub(super) fn asked_to_end(&mut self, number: i32) {
-        self.house.log("INFO", &format!("asked to end by signal {number}"));
+        self.house
+            .log("INFO", &format!("asked to end by signal {number}"));
         if self.brain.process.is_none() {
             let reason = String::new();
             self.finish = Some(Finish { reason });
@@ -297,7 +310,9 @@ impl Keeper {
         if !self.house.reachable() {
             match self.house.rebind() {
                 Ok(()) => self.notice(Notice::Listener),
-                Err(reason) => self.house.log("ERROR", &format!("not bound again: {reason}")),
+                Err(reason) => self
+                    .house
+                    .log("ERROR", &format!("not bound again: {reason}")),
             }
         }
         let old = |process: &Process| process.begun.elapsed() >= YOUNG;
@@ -350,7 +365,8 @@ impl Keeper {
             let _ = kernel::signal(process.pidfd.as_fd(), libc::SIGCONT);
             return self.ping(true);
         }
-        self.house.log("ERROR", "the supervisor does not answer and is replaced");
+        self.house
+            .log("ERROR", "the supervisor does not answer and is replaced");
         self.brain.kill();
     }
 }

@@ -7,7 +7,7 @@
 
 use super::cookie;
 use super::kernel::{self, check};
-use super::wire::{ForkRequest, Limit, Step, Stdin};
+use super::wire::{ForkRequest, Limit, Stdin, Step};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -33,7 +33,8 @@ impl Keeper {
         }
         if reason.is_empty() {
             self.house.log("INFO", "left in order");
-            self.house.announce("failed: the house was ended before it was ready");
+            self.house
+                .announce("failed: the house was ended before it was ready");
             return ExitCode::SUCCESS;
         }
         self.house.log("ERROR", &reason);

@@ -101,7 +101,10 @@ pub fn run(options: Options) -> ExitCode {
 /// Points 0, 1 and (in the background) 2 at the null device; keeps what was 1.
 fn take_standard_files(foreground: bool) -> io::Result<File> {
     let null = loop {
-        let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        let null = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
         if null.as_raw_fd() > 2 {
             break null;
         }
@@ -248,7 +251,9 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         children: children_file(),
         options,
     };
-    house.describe("").map_err(failed("house.lock cannot be written"))?;
+    house
+        .describe("")
+        .map_err(failed("house.lock cannot be written"))?;
     Keeper::new(house, signals, Brain::default()).map_err(failed("events cannot be watched"))
 }
 
@@ -461,9 +466,7 @@ impl House {
     pub(super) fn take_restoring(&self) -> Option<u64> {
         let headers = self.headers.try_clone().map(File::from).ok()?;
         let mut word = [0; 8];
-        headers
-            .read_exact_at(&mut word, shape::RESTORING_AT)
-            .ok()?;
+        headers.read_exact_at(&mut word, shape::RESTORING_AT).ok()?;
         // Left standing it would be counted again at the next death.
         headers.write_all_at(&[0; 8], shape::RESTORING_AT).ok()?;
         u64::from_ne_bytes(word).checked_sub(1)

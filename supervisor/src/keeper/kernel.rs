@@ -69,12 +69,7 @@ pub(crate) fn pipe(flags: libc::c_int) -> io::Result<(OwnedFd, OwnedFd)> {
     // SAFETY: `ends` has room for the two numbers.
     check(unsafe { libc::pipe2(ends.as_mut_ptr(), flags | libc::O_CLOEXEC) }.into())?;
     // SAFETY: both have just been made for us.
-    Ok(unsafe {
-        (
-            OwnedFd::from_raw_fd(ends[0]),
-            OwnedFd::from_raw_fd(ends[1]),
-        )
-    })
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 /// A connected pair of packet sockets.
@@ -84,12 +79,7 @@ pub(crate) fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     // SAFETY: `ends` has room for the two numbers.
     check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) }.into())?;
     // SAFETY: both have just been made for us.
-    Ok(unsafe {
-        (
-            OwnedFd::from_raw_fd(ends[0]),
-            OwnedFd::from_raw_fd(ends[1]),
-        )
-    })
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 /// The same open file under a number of at least [`HIGH`]; the old number is closed.

@@ -10,9 +10,7 @@ use super::kernel;
 use super::store::Job;
 use super::tell::Notice;
 use super::turn::{Keeper, Token};
-use super::wire::{
-    self, Exec, ForkRequest, Frame, JobRow, Message, NONE, Op, Started, Step,
-};
+use super::wire::{self, Exec, ForkRequest, Frame, JobRow, Message, NONE, Op, Started, Step};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -83,6 +81,8 @@ impl Keeper {
             Some(Op::Sweep) => self.sweep(job),
             Some(Op::Ping) => self.notice(Notice::Pong(frame.sequence)),
             Some(Op::Pong) => self.brain.answered(),
+            // Answering it could go back and forth for ever.
+            Some(Op::Error) => {}
             _ => self.refuse(frame, wire::ERROR_UNKNOWN, "not an order of this version"),
         }
     }
@@ -145,7 +145,8 @@ impl Keeper {
                 self.epoll.add(born.status.as_fd(), libc::EPOLLIN, token)
             });
         if let Err(error) = watched {
-            self.house.log("ERROR", &format!("job {job} cannot be watched: {error}"));
+            self.house
+                .log("ERROR", &format!("job {job} cannot be watched: {error}"));
         }
         entry.held.pidfd = Some(born.pidfd);
         entry.held.status = Some(born.status);

@@ -163,7 +163,14 @@ impl Keeper {
 
     /// Buries ended strays, and tells of the leaders that ended in this turn.
     pub(super) fn settle(&mut self) {
+        // The kernel queues SIGCHLD in the same step that makes a zombie visible, so the
+        // signals of all ends seen so far are here; read later they would cost a second
+        // look at the list of children.
+        self.read_signals();
         self.children_changed = false;
+        if self.brain.withheld {
+            self.supervisor_ended();
+        }
         for job in self.store.withheld.clone() {
             self.look_again(job);
         }

@@ -222,9 +222,7 @@ impl Keeper {
                 Some(known) => known,
                 None => return Ok(()),
             },
-            Op::MemberEnded if facts.members_ended > 0 => {
-                (op, [facts.members_ended, 0, 0, 0, 0])
-            }
+            Op::MemberEnded if facts.members_ended > 0 => (op, [facts.members_ended, 0, 0, 0, 0]),
             Op::Ended => match facts.ended {
                 Some(ended) => (op, wire::ended_args(ended)),
                 None => return Ok(()),

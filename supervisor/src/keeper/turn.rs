@@ -145,7 +145,7 @@ impl Keeper {
             .map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    fn read_signals(&mut self) {
+    pub(super) fn read_signals(&mut self) {
         while let Some(number) = next_signal(&self.signals) {
             match number {
                 libc::SIGCHLD => self.children_changed = true,

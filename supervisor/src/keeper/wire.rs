@@ -568,9 +568,9 @@ impl ForkRequest {
         out.u32(u32::from(self.cookie) | u32::from(self.merge) << 1);
         out.u32(self.stdin as u32);
         out.optional(self.umask);
-        let size = self.pty.map(|(rows, columns)| {
-            u32::from(rows) << 16 | u32::from(columns)
-        });
+        let size = self
+            .pty
+            .map(|(rows, columns)| u32::from(rows) << 16 | u32::from(columns));
         out.optional(size);
         out.limits(&self.limits);
         out.list(&self.programs);

@@ -698,7 +698,13 @@ async fn send_waiting(shared: &Shared) -> io::Result<bool> {
 
 fn retryable(error: &io::Error) -> bool {
     let errno = error.raw_os_error();
-    [libc::ETOOMANYREFS, libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS]
-        .into_iter()
-        .any(|one| errno == Some(one))
+    [
+        libc::ETOOMANYREFS,
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::ENOMEM,
+        libc::ENOBUFS,
+    ]
+    .into_iter()
+    .any(|one| errno == Some(one))
 }
