@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ostler_proto::methods::{HelloAnswer, JobWait, Method, OpenedSession, Wait, Waited};
+use ostler_proto::methods::{
+    HelloAnswer, JobWait, Method, OpenSession, OpenedSession, SessionOpen, Wait, Waited,
+};
 use tokio::sync::Mutex;
 
 use crate::connection::{Connection, Error, Streaming};
@@ -62,6 +64,21 @@ impl Client {
     pub async fn session(&self) -> Result<Option<OpenedSession>, Error> {
         let (link, ()) = self.with(|_| ()).await?;
         Ok(link.session)
+    }
+
+    /// Creates or attaches a session, in place of the one of the options, and comes back to it from then on.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub async fn open_session(&self, open: OpenSession) -> Result<OpenedSession, Error> {
+        let opened = self.ask::<SessionOpen>(open.clone()).await?;
+        let mut state = self.shared.state.lock().await;
+        state.options.session = Some(open);
+        if let Some(mut link) = state.link.take() {
+            link.session = Some(opened.clone());
+            state.keep(&link);
+        }
+        Ok(opened)
     }
 
     /// Asks once. A connection that broke earlier is opened again first; one that breaks now is an error,

@@ -66,8 +66,12 @@ impl From<Unavailable> for Error {
 }
 
 impl From<crate::endpoint::BadFolder> for Error {
-    fn from(e: crate::endpoint::BadFolder) -> Self {
-        Unavailable::Folder(e).into()
+    fn from(error: crate::endpoint::BadFolder) -> Self {
+        Unavailable::Folder {
+            error,
+            starting: false,
+        }
+        .into()
     }
 }
 

@@ -102,8 +102,14 @@ pub enum Unavailable {
     #[error("no supervisor runs")]
     NotRunning,
     /// The socket's folder cannot be trusted.
-    #[error(transparent)]
-    Folder(#[from] BadFolder),
+    #[error("{}{error}", if *starting { "the supervisor did not start: " } else { "" })]
+    Folder {
+        /// Why.
+        #[source]
+        error: BadFolder,
+        /// One was to be started there.
+        starting: bool,
+    },
     /// The socket cannot be used; that does not mean that nobody listens.
     #[error("cannot connect to {}: {error}", socket.display())]
     Connect {
@@ -182,7 +188,7 @@ impl Unavailable {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotRunning => Some("ostler daemon start".into()),
-            Self::Folder(e) => Some(e.hint()),
+            Self::Folder { error, .. } => Some(error.hint()),
             Self::Failed { log, .. }
             | Self::Silent { log, .. }
             | Self::Contended { log }
@@ -340,7 +346,7 @@ impl<'a> Approach<'a> {
                 Ok(false) => continue,
                 // The second place is for everybody to write in: what is there need not be ours.
                 Err(_) if n > 0 => continue,
-                Err(e) => return Err(e.into()),
+                Err(e) => return Err(self.bad_folder(e)),
             }
             match connect(folders).await? {
                 Dialled::Missing => continue,
@@ -357,7 +363,7 @@ impl<'a> Approach<'a> {
 
     /// Nobody listens and we may start one: a step nearer to that. The caller connects again after each.
     async fn start(&mut self) -> Result<(), Unavailable> {
-        endpoint::create_folder(&self.at.run)?;
+        endpoint::create_folder(&self.at.run).map_err(|e| self.bad_folder(e))?;
         // A cleaner may have taken the folder with the lock in it: then somebody else may hold a new one.
         if !self.lock.as_ref().is_some_and(|l| l.is_current(&self.at)) {
             self.lock = StartLock::try_take(&self.at).map_err(|e| self.lock_error(e))?;
@@ -490,6 +496,13 @@ impl<'a> Approach<'a> {
         }
         sleep(AGAIN * self.tries).await;
         Ok(())
+    }
+
+    fn bad_folder(&self, error: BadFolder) -> Unavailable {
+        Unavailable::Folder {
+            error,
+            starting: self.options.mode == Mode::Start,
+        }
     }
 
     fn lock_error(&self, error: io::Error) -> Unavailable {
@@ -705,7 +718,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let e = why(&options(dir.path(), Mode::Start)).await;
-        assert!(matches!(e, Unavailable::Folder(BadFolder::Writable { .. })));
+        assert!(
+            e.to_string()
+                .starts_with("the supervisor did not start: socket folder"),
+            "{e}"
+        );
+        assert!(e.hint().unwrap().starts_with("chmod 700 "));
     }
 
     #[tokio::test]
