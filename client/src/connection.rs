@@ -334,7 +334,8 @@ async fn read_until_end<R: AsyncRead + Unpin>(
 ) -> Error {
     let mut decoder = Decoder::default();
     loop {
-        decoder.buffer.reserve(16 * 1024);
+        // A page of output fits.
+        decoder.buffer.reserve(96 * 1024);
         match socket.read_buf(&mut decoder.buffer).await {
             Ok(0) => return broken(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {}

@@ -397,6 +397,8 @@ impl<'a> Approach<'a> {
 
     /// Somebody holds the house and nobody listens: it leaves, begins, or has lost its socket.
     async fn wait_for_house(&mut self) -> Result<(), Unavailable> {
+        // Whatever kept ours from starting was probably that one.
+        self.failure = None;
         let since = *self.held_since.get_or_insert_with(Instant::now);
         if since.elapsed() > ms(limits::HOUSE_PATIENCE) {
             return Err(self.silence());

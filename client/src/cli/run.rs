@@ -179,6 +179,14 @@ async fn pump(client: &Client, started: &mut watch::Receiver<Option<Row>>) -> Re
                     let n = usize::try_from(written.bytes).unwrap_or(usize::MAX);
                     rest = &rest[n.min(rest.len())..];
                 }
+                Err(ostler::Error::Broken(_)) => {
+                    // Asking again could write it twice, giving up would end the job.
+                    note(&format!(
+                        "note: the supervisor was replaced; {} bytes of input may be missing",
+                        words::thousands(rest.len() as u64)
+                    ));
+                    break;
+                }
                 Err(e) => return over(e),
             }
         }
@@ -188,7 +196,8 @@ async fn pump(client: &Client, started: &mut watch::Receiver<Option<Row>>) -> Re
         eof: true,
         ..Write::default()
     };
-    match client.call::<JobWrite>(end).await {
+    // Twice is harmless.
+    match client.ask::<JobWrite>(end).await {
         Ok(_) => Ok(()),
         Err(e) => over(e),
     }

@@ -58,7 +58,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let end = tokio::select! {
         end = pour(client.stream::<JobTail>(params), args.json) => end?,
         () = interrupts.next() => {
-            note(&format!("{} still runs", words::clean(&args.id)));
+            if args.follow {
+                note(&format!("{} still runs", words::clean(&args.id)));
+            }
             return Err(Failure::quiet(exit::INTERRUPTED));
         }
     };

@@ -71,8 +71,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let waited = tokio::select! {
         waited = wait(&client, &args, &groups) => waited?,
         () = interrupts.next() => {
-            for id in &args.ids {
-                note(&format!("{} still runs", words::clean(id)));
+            match args.ids.as_slice() {
+                [id] => note(&format!("{} still runs", words::clean(id))),
+                _ => note("the jobs are not touched"),
             }
             return Err(Failure::quiet(exit::INTERRUPTED));
         }
