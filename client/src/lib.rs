@@ -1,1 +1,46 @@
-//! c
+//! The client library of ostler: find the user's supervisor, start it if need be, and speak with it.
+//!
+//! ```no_run
+//! use ostler::{Client, Endpoint, Mode, Options};
+//! use ostler_proto::methods::{JobStart, OpenSession, Start};
+//!
+//! # async fn example() -> Result<(), ostler::Error> {
+//! let mut options = Options::new(Endpoint::of_user()?, Mode::Start);
+//! options.session = Some(OpenSession { lease_ms: Some(30_000), ..OpenSession::default() });
+//! let client = Client::new(options);
+//! let row = client
+//!     .ask::<JobStart>(Start {
+//!         key: Some(ostler::fresh_key()),
+//!         args: vec!["sleep".into(), "60".into()],
+//!         ..Start::default()
+//!     })
+//!     .await?;
+//! println!("{}", row.process_id);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Layers, each usable alone:
+//!
+//! - [`Endpoint`]: where this user's socket is, and whether its folder can be trusted;
+//! - [`reach`]: connect, or start a supervisor exactly once and connect;
+//! - [`Connection`]: LSP framing; many calls and streams at once on one socket;
+//! - [`Client`]: a connection that comes back after the supervisor was replaced, with the same session;
+//! - [`Stream`](follow::Stream): output that goes on at its cursor over such a break.
+//!
+//! Everything is plain tokio: a current-thread runtime with I/O and time enabled is enough. Times and
+//! durations on the wire are integer milliseconds, sizes bytes. The library never prints, never reads a
+//! configuration file, and never looks at any variable but `OSTLER_DIR`.
+
+mod client;
+mod connection;
+pub mod endpoint;
+pub mod follow;
+mod frames;
+pub mod house;
+mod start;
+
+pub use client::{Client, fresh_key};
+pub use connection::{Call, Connection, Error, Streaming};
+pub use endpoint::Endpoint;
+pub use start::{Link, Mode, Options, Unavailable, reach};

@@ -1,1 +1,24 @@
-fn main(){}
+//! The one binary. What must be fast, or must run before anything of the process is set up, is decided here.
+
+mod cli;
+mod exit;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let words: Vec<&str> = args.iter().skip(1).map_while(|a| a.to_str()).collect();
+    match words.as_slice() {
+        // Before the parser: scripts ask this in loops.
+        ["--version" | "-V"] => {
+            let _ = writeln!(std::io::stdout(), "ostler {}", ostler_proto::VERSION);
+            ExitCode::SUCCESS
+        }
+        // The keeper must find a process without threads and without files of ours.
+        ["daemon", "keep"] => cli::daemon::keep(false),
+        ["daemon", "supervise"] => cli::daemon::supervise(),
+        _ => cli::main(args),
+    }
+}

@@ -1,0 +1,358 @@
+//! `ostler daemon`: the house itself. The two hidden entries and `run` call the supervisor's crate directly.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+use ostler::house::{self, Held};
+use ostler::{Endpoint, Error, Mode, Unavailable};
+use ostler_proto::address::Folders;
+use ostler_proto::methods::{Info, Nothing, StopSupervisor, SupervisorInfo, SupervisorStop};
+use ostler_proto::{VERSION, limits};
+use serde_json::json;
+
+use super::failure::Failure;
+use super::interrupts::Interrupts;
+use super::output::{Out, Pour, note};
+use super::scope::{self, SessionArg};
+use super::{duration, nobody, note_version, stop, words};
+use crate::exit;
+
+/// How long `daemon stop` waits for the lock after the supervisor has answered.
+const FREE_WITHIN: Duration = Duration::from_secs(5);
+/// How often a file that somebody else changes is looked at.
+const AGAIN: Duration = Duration::from_millis(20);
+/// How often the log is looked at while following it.
+const LOG_AGAIN: Duration = Duration::from_millis(200);
+
+/// The supervisor: start, status, stop, logs, run.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Starts the supervisor if none runs.
+    #[command(after_help = "Examples:\n  ostler daemon start")]
+    Start,
+    Status(Status),
+    Stop(Stop),
+    Logs(Logs),
+    /// Runs the supervisor in the foreground, for service managers and containers.
+    #[command(after_help = "Examples:\n  ostler daemon run")]
+    Run,
+    /// The keeper, as the command line starts it.
+    #[command(hide = true)]
+    Keep,
+    /// The supervisor, as the keeper starts it; its wire is descriptor 3.
+    #[command(hide = true)]
+    Supervise,
+}
+
+/// Says whether a supervisor runs, and what it is. 0 both times.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler daemon status
+  ostler daemon status --json | jq .running")]
+pub(crate) struct Status {
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Stops every job, then the supervisor.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler daemon stop
+  ostler daemon stop --grace 0")]
+pub(crate) struct Stop {
+    /// Time between the polite and the forced end [default: each job's own, 3s].
+    #[arg(long, value_name = "TIME", value_parser = duration::grace, allow_hyphen_values = true)]
+    grace: Option<u64>,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the supervisor's own log. Needs no supervisor.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler daemon logs | tail -20
+  ostler daemon logs -f")]
+pub(crate) struct Logs {
+    /// Goes on until Ctrl-C.
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// Runs the keeper in this process, which must have no threads yet.
+pub(crate) fn keep(foreground: bool) -> ExitCode {
+    match folders() {
+        Ok(folders) => ostler_supervisor::keep(ostler_supervisor::KeepOptions {
+            folders,
+            foreground,
+        }),
+        Err(failure) => {
+            if !foreground {
+                // The starting client reads one line here.
+                println!("failed: {}", failure.what);
+            }
+            failure.tell();
+            ExitCode::from(u8::try_from(failure.code).unwrap_or(u8::MAX))
+        }
+    }
+}
+
+/// Runs the keeper in the foreground.
+pub(crate) fn run() -> ExitCode {
+    keep(true)
+}
+
+/// Runs the supervisor on descriptor 3.
+pub(crate) fn supervise() -> ExitCode {
+    match Endpoint::of_user() {
+        Ok(endpoint) => ostler_supervisor::supervise(endpoint.folders().clone()),
+        Err(e) => {
+            Failure::from(e).tell();
+            ExitCode::from(125)
+        }
+    }
+}
+
+fn folders() -> Result<Folders, Failure> {
+    let folders = Endpoint::of_user()?.folders().clone();
+    ostler::endpoint::create_folder(&folders.run)?;
+    Ok(folders)
+}
+
+pub(crate) async fn dispatch(command: Command) -> Result<i32, Failure> {
+    match command {
+        Command::Start => start().await,
+        Command::Status(args) => status(args).await,
+        Command::Stop(args) => end(args).await,
+        Command::Logs(args) => logs(args).await,
+        Command::Run | Command::Keep | Command::Supervise => {
+            Err(Failure::usage("this entry takes no further arguments"))
+        }
+    }
+}
+
+async fn start() -> Result<i32, Failure> {
+    let hello = scope::client(Mode::Start)?.hello().await?;
+    note_version(&hello);
+    note(&format!(
+        "supervisor {} runs, pid {}",
+        hello.version, hello.pid
+    ));
+    Ok(exit::DONE)
+}
+
+async fn status(args: Status) -> Result<i32, Failure> {
+    let endpoint = Endpoint::of_user()?;
+    let client = scope::client(Mode::Look)?;
+    let asked = client.call::<SupervisorInfo>(Nothing {});
+    let patience = Duration::from_millis(limits::STATUS_PATIENCE + 100);
+    let answer = match tokio::time::timeout(patience, asked).await {
+        Ok(answer) => answer,
+        Err(_) => Err(silent(endpoint.folders()).into()),
+    };
+    match answer {
+        Ok(info) => running(&args, &info)?,
+        Err(e) if nobody(&e) => not_running(&args, &endpoint)?,
+        Err(e) => {
+            if args.json && matches!(&e, Error::Unavailable(_)) {
+                unanswered(&endpoint)?;
+            }
+            return Err(e.into());
+        }
+    }
+    Ok(exit::DONE)
+}
+
+/// The handshake was answered and nothing after it.
+fn silent(folders: &Folders) -> Unavailable {
+    let pid = house::read(folders).map(|h| h.pid);
+    Unavailable::Silent {
+        pid,
+        stopped: pid.is_some_and(house::is_stopped),
+        log: folders.log(),
+    }
+}
+
+fn running(args: &Status, info: &Info) -> Result<(), Failure> {
+    let hello = &info.hello;
+    let mut out = Out::new();
+    if args.json {
+        let mut value = serde_json::to_value(info)
+            .map_err(|e| Failure::ours(format!("cannot write JSON: {e}")))?;
+        value["running"] = true.into();
+        out.json(&value)?;
+        return out.flush();
+    }
+    note_version(hello);
+    let up = words::age(super::ls::now().saturating_sub(info.started_at));
+    for (word, value) in [
+        ("running", "yes".to_owned()),
+        ("version", hello.version.clone()),
+        (
+            "pid",
+            format!("{} (keeper {})", hello.pid, hello.keeper_pid),
+        ),
+        ("up", up),
+        ("socket", info.socket.clone()),
+        ("log", info.log.clone()),
+        ("generation", hello.generation.to_string()),
+        ("sessions", info.sessions.to_string()),
+        ("jobs", info.jobs.to_string()),
+        ("clients", info.connections.to_string()),
+        ("members", format!("found by {}", info.rung)),
+        ("bytes", format!("by {}", info.byte_path)),
+    ] {
+        out.line(&format!("{word:<10} {value}"))?;
+    }
+    out.flush()
+}
+
+fn not_running(args: &Status, endpoint: &Endpoint) -> Result<(), Failure> {
+    let socket = endpoint.folders().socket();
+    let mut out = Out::new();
+    if args.json {
+        out.json(&json!({
+            "running": false,
+            "socket": socket.to_string_lossy(),
+            "version": VERSION,
+            "sessions": 0,
+            "jobs": 0,
+        }))?;
+    } else {
+        out.line(&format!("{:<10} no", "running"))?;
+        out.line(&format!("{:<10} {}", "socket", socket.display()))?;
+        // Why the last one left, if it had to say something.
+        if let Some(reason) = house::read(endpoint.folders()).and_then(|h| h.reason) {
+            out.line(&format!("{:<10} {reason}", "last"))?;
+        }
+    }
+    out.flush()
+}
+
+fn unanswered(endpoint: &Endpoint) -> Result<(), Failure> {
+    let folders = endpoint.folders();
+    let mut out = Out::new();
+    out.json(&json!({
+        "running": true,
+        "answers": false,
+        "socket": folders.socket().to_string_lossy(),
+        "keeperPid": house::read(folders).map(|h| h.pid),
+    }))?;
+    out.flush()
+}
+
+async fn end(args: Stop) -> Result<i32, Failure> {
+    let client = scope::client(Mode::Use)?;
+    let hello = match client.hello().await {
+        Ok(hello) => hello,
+        Err(e) if nobody(&e) => {
+            if args.json {
+                let mut out = Out::new();
+                out.json(&json!({ "jobs": [] }))?;
+                out.flush()?;
+            }
+            note("no supervisor runs");
+            return Ok(exit::DONE);
+        }
+        Err(e) => return Err(e.into()),
+    };
+    let params = StopSupervisor {
+        grace_ms: args.grace,
+    };
+    let summary = match client.call::<SupervisorStop>(params).await {
+        Ok(summary) => summary,
+        // It left before its answer was through, or somebody else stopped it: the lock tells the truth.
+        Err(Error::Broken(_)) => Default::default(),
+        Err(e) => return Err(e.into()),
+    };
+    if args.json {
+        let mut out = Out::new();
+        out.json(&summary)?;
+        out.flush()?;
+    } else {
+        stop::print(&summary, &SessionArg::default().scope()?)?;
+    }
+    drop(client);
+    wait_until_free().await?;
+    note(&format!("supervisor {} stopped", hello.version));
+    Ok(stop::code(&summary))
+}
+
+/// Waits until no house is there any more: only then has the last process of it gone.
+async fn wait_until_free() -> Result<(), Failure> {
+    let endpoint = Endpoint::of_user()?;
+    let began = Instant::now();
+    loop {
+        let mut free = true;
+        for folders in endpoint.candidates() {
+            let ours = matches!(ostler::endpoint::check_folder(&folders.run), Ok(true));
+            // Another client that starts a new one has already seen the old one gone.
+            free &= !ours || !matches!(house::held(folders), Ok(Held::Yes));
+        }
+        if free {
+            return Ok(());
+        }
+        if began.elapsed() > FREE_WITHIN {
+            return Err(
+                Failure::ours("the supervisor has answered but still holds its lock")
+                    .hint(format!("log: {}", endpoint.folders().log().display())),
+            );
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn logs(args: Logs) -> Result<i32, Failure> {
+    let log = Endpoint::of_user()?.folders().log();
+    let mut interrupts = Interrupts::new()?;
+    tokio::select! {
+        done = print(&log, args.follow) => done,
+        () = interrupts.next() => Err(Failure::quiet(exit::INTERRUPTED)),
+    }
+}
+
+/// Prints the log, and what is added to it. One that was replaced is read from its beginning.
+async fn print(path: &Path, follow: bool) -> Result<i32, Failure> {
+    let pour = Pour::stdout();
+    let mut at = 0;
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match std::fs::File::open(path) {
+            Ok(mut file) => {
+                let length = file.metadata().map_or(0, |m| m.len());
+                at = if length < at { 0 } else { at };
+                file.seek(SeekFrom::Start(at))
+                    .map_err(|e| unreadable(path, &e))?;
+                loop {
+                    let n = file.read(&mut buffer).map_err(|e| unreadable(path, &e))?;
+                    if n == 0 {
+                        break;
+                    }
+                    at += n as u64;
+                    pour.write(&buffer[..n]).await?;
+                }
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                if !follow {
+                    note(&format!("no log yet: {}", path.display()));
+                }
+            }
+            Err(e) => return Err(unreadable(path, &e)),
+        }
+        if !follow {
+            return Ok(exit::DONE);
+        }
+        tokio::time::sleep(LOG_AGAIN).await;
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::ours(format!("cannot read {}: {error}", path.display()))
+}

@@ -1,0 +1,165 @@
+//! `ostler ls`: the table of jobs.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ostler::Mode;
+use ostler_proto::job::Row;
+use ostler_proto::methods::{JobList, JobTable, List};
+
+use super::failure::Failure;
+use super::output::Out;
+use super::scope::{self, Scope, SessionArg};
+use super::{ask_if_any, table, words};
+use crate::exit;
+
+/// Lists jobs: live ones first, then the newest ended.
+///
+/// Without --session it shows every session of this project, with -A every one of the user.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler ls
+  ostler ls -A --live
+  ostler ls --json | jq -r '.jobs[] | select(.ok == false) | .id'
+  ostler ls -q --live | xargs -r ostler stop")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Every session of the user.
+    #[arg(short = 'A', long, conflicts_with = "session")]
+    all: bool,
+    /// Only jobs with living processes.
+    #[arg(long)]
+    live: bool,
+    /// Prints ids only.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Prints JSON: {"jobs": [...]}.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let scope = args.session.scope()?;
+    let table = list(&args, &scope).await?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&table)?;
+    } else if args.quiet {
+        for row in &table.jobs {
+            out.line(&scope.label(row))?;
+        }
+    } else {
+        out.text(&render(&table.jobs, &scope, now(), table::terminal_width()))?;
+    }
+    out.flush()?;
+    Ok(exit::DONE)
+}
+
+async fn list(args: &Args, scope: &Scope) -> Result<JobTable, Failure> {
+    let params = List {
+        session: scope.explicit.clone().filter(|_| !args.all),
+        root: match (&scope.explicit, args.all) {
+            (None, false) => Some(scope.project.root_named()?),
+            _ => None,
+        },
+        all: args.all,
+        live: args.live,
+    };
+    let client = scope::client(Mode::Use)?;
+    let table = ask_if_any::<JobList>(&client, params).await?;
+    Ok(table.unwrap_or(JobTable { jobs: Vec::new() }))
+}
+
+/// Returns the time as the wire has it.
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn render(rows: &[Row], scope: &Scope, now: u64, width: Option<usize>) -> String {
+    let several = rows.iter().any(|r| r.session != rows[0].session);
+    let cells = |row: &Row| -> [String; 6] {
+        [
+            if several {
+                row.id.clone()
+            } else {
+                scope.label(row)
+            },
+            row.name.clone().unwrap_or_default(),
+            words::state(row),
+            words::age(now.saturating_sub(row.started_at)),
+            words::size(row.output.end),
+            words::command(row),
+        ]
+    };
+    if several {
+        let rows: Vec<[String; 7]> = rows
+            .iter()
+            .map(|row| {
+                let [id, name, state, age, output, command] = cells(row);
+                [
+                    id,
+                    row.session.name.clone(),
+                    name,
+                    state,
+                    age,
+                    output,
+                    command,
+                ]
+            })
+            .collect();
+        let headings = ["ID", "SESSION", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"];
+        table::render(headings, &rows, width)
+    } else {
+        let rows: Vec<_> = rows.iter().map(cells).collect();
+        let headings = ["ID", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"];
+        table::render(headings, &rows, width)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::tests::{ended, row};
+    use ostler_proto::job::Outcome;
+
+    fn scope() -> Scope {
+        Scope {
+            explicit: Some("app-1".into()),
+            project: scope::project_of(std::path::Path::new("/nowhere")),
+        }
+    }
+
+    #[test]
+    fn the_table_is_that_of_the_walk() {
+        let mut web = row("t1");
+        web.name = Some("web".into());
+        web.args = vec!["npm".into(), "run".into(), "dev".into()];
+        web.output.end = 48 * 1024;
+        let mut test = ended(Outcome::Exited, Some(101), None);
+        test.id = "t2".into();
+        test.output.end = 312 * 1024;
+        test.started_at = 540_000;
+        let text = render(&[web, test], &scope(), 720_000, Some(80));
+        assert_eq!(
+            text,
+            "ID  NAME  STATE       AGE  OUTPUT   COMMAND\n\
+             t1  web   running     12m  48 KiB   npm run dev\n\
+             t2        exited 101  3m   312 KiB  cargo test\n"
+        );
+    }
+
+    #[test]
+    fn two_sessions_get_a_column() {
+        let mut other = row("t1");
+        other.session.name = "claude-7k2".into();
+        other.session.id = "claude-7k2".into();
+        let text = render(&[row("t1"), other], &scope(), 0, None);
+        assert_eq!(
+            text,
+            "t1\tapp\t\trunning\t0s\t0 B\tcargo test\nt1\tclaude-7k2\t\trunning\t0s\t0 B\tcargo test\n"
+        );
+    }
+}

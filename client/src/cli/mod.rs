@@ -1,0 +1,206 @@
+//! The command line: one file a command, each with its arguments and what it does with them.
+//!
+//! Translation only: a command turns flags into one request and an answer into words. It never looks into the
+//! supervisor and keeps no state of its own.
+
+mod caller;
+mod detach;
+mod duration;
+mod failure;
+mod interrupts;
+mod ls;
+mod output;
+mod read;
+mod request;
+mod rm;
+mod run;
+mod scope;
+mod send;
+mod session;
+mod show;
+mod signal;
+mod start;
+mod stop;
+mod table;
+mod tail;
+mod wait;
+mod words;
+
+pub(crate) mod daemon;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use ostler::Client;
+use ostler_proto::methods::Method;
+
+use self::failure::Failure;
+/// Runs commands in the background and keeps hold of them, to the last grandchild.
+#[derive(Parser, Debug)]
+#[command(
+    name = "ostler",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  ostler run -- cargo test          run in the foreground, keep the output
+  ostler start --name web -- npm run dev
+  ostler wait web --for port=5173 --timeout 30s
+  ostler tail -f web
+  ostler stop --all
+
+Exit codes: the job's own for run, wait and tail -f; 124 time limit, 125 refused or failed,
+126 not executable, 127 not found, 2 wrong use, 130 Ctrl-C."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Run(run::Args),
+    Start(start::Args),
+    Ls(ls::Args),
+    Show(show::Args),
+    Read(read::Args),
+    Tail(tail::Args),
+    Wait(wait::Args),
+    Stop(stop::Args),
+    Rm(rm::Args),
+    Send(send::Args),
+    Signal(signal::Args),
+    Detach(detach::Args),
+    #[command(subcommand)]
+    Session(session::Command),
+    #[command(subcommand)]
+    Daemon(daemon::Command),
+}
+
+/// Parses, runs, tells, and returns the code. Wrong use ends the process inside the parser, with code 2.
+pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    let command = Cli::parse_from(args).command;
+    if let Command::Daemon(daemon::Command::Run) = command {
+        // The keeper must find a process without a runtime.
+        return daemon::run();
+    }
+    let code = match block_on(dispatch(command)) {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.tell();
+            failure.code
+        }
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
+}
+
+async fn dispatch(command: Command) -> Result<i32, Failure> {
+    match command {
+        Command::Run(args) => run::run(args).await,
+        Command::Start(args) => start::run(args).await,
+        Command::Ls(args) => ls::run(args).await,
+        Command::Show(args) => show::run(args).await,
+        Command::Read(args) => read::run(args).await,
+        Command::Tail(args) => tail::run(args).await,
+        Command::Wait(args) => wait::run(args).await,
+        Command::Stop(args) => stop::run(args).await,
+        Command::Rm(args) => rm::run(args).await,
+        Command::Send(args) => send::run(args).await,
+        Command::Signal(args) => signal::run(args).await,
+        Command::Detach(args) => detach::run(args).await,
+        Command::Session(command) => session::run(command).await,
+        Command::Daemon(command) => daemon::dispatch(command).await,
+    }
+}
+
+fn block_on(command: impl Future<Output = Result<i32, Failure>>) -> Result<i32, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|e| Failure::ours(format!("no event loop: {e}")))?;
+    let result = runtime.block_on(command);
+    // A thread that waits for a reader of our output or for input must not keep us.
+    runtime.shutdown_background();
+    result
+}
+
+/// Tells whether the failure is that no supervisor runs, for commands to which that is an answer.
+fn nobody(error: &ostler::Error) -> bool {
+    matches!(error, ostler::Error::Unavailable(why) if matches!(**why, ostler::Unavailable::NotRunning))
+}
+
+/// Asks a supervisor if one runs, and says so if it is of another build.
+async fn ask_if_any<M: Method>(
+    client: &Client,
+    params: M::Params,
+) -> Result<Option<M::Result>, Failure> {
+    match client.ask::<M>(params).await {
+        Ok(answer) => {
+            note_version(&client.hello().await?);
+            Ok(Some(answer))
+        }
+        Err(e) if nobody(&e) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Says so once if the supervisor is of another build.
+fn note_version(hello: &ostler_proto::methods::HelloAnswer) {
+    let (theirs, ours) = (&hello.version, ostler_proto::VERSION);
+    if theirs == ours {
+        return;
+    }
+    let number = |v: &str| -> Vec<u64> {
+        v.split(['.', '-', '+'])
+            .map_while(|part| part.parse().ok())
+            .collect()
+    };
+    let relation = if number(theirs) < number(ours) {
+        "older"
+    } else {
+        "newer"
+    };
+    output::note(&format!(
+        "note: supervisor {theirs} is {relation} than this ostler {ours}"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_parser_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_in_its_help() {
+        fn check(command: &clap::Command) {
+            for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+                if sub.has_subcommands() {
+                    check(sub);
+                    continue;
+                }
+                let help = sub.get_after_help().map(ToString::to_string);
+                assert!(
+                    help.is_some_and(|h| h.contains("ostler ")),
+                    "{} has no examples",
+                    sub.get_name()
+                );
+            }
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_gets_a_suggestion_and_code_2() {
+        let e = Cli::try_parse_from(["ostler", "strat"]).unwrap_err();
+        assert_eq!(e.exit_code(), exit::USAGE);
+        assert!(e.to_string().contains("start"), "{e}");
+    }
+}

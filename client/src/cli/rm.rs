@@ -1,0 +1,53 @@
+//! `ostler rm`: forgets jobs.
+
+use ostler::Mode;
+use ostler_proto::methods::{JobRelease, Target};
+
+use super::failure::Failure;
+use super::output::Out;
+use super::scope::{self, SessionArg};
+use crate::exit;
+
+/// Stops jobs that still run, then forgets them and their output. Twice is success.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler rm t1
+  ostler rm t1 t2 web")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Prints one JSON answer a line.
+    #[arg(long)]
+    json: bool,
+    /// Jobs: id, name, SESSION/id or processId.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let scope = args.session.scope()?;
+    let client = scope::client(Mode::Use)?;
+    let mut out = Out::new();
+    let mut worst: Option<Failure> = None;
+    for text in &args.ids {
+        let named = scope.target(text)?;
+        let params = Target {
+            session: named.session,
+            id: named.id,
+        };
+        match client.ask::<JobRelease>(params).await {
+            Ok(answer) if args.json => out.json(&answer)?,
+            Ok(_) => {}
+            // One that is refused keeps no other from being forgotten.
+            Err(ostler::Error::Refused(refusal)) => {
+                if let Some(before) = worst.replace(refusal.into()) {
+                    before.tell();
+                }
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+    out.flush()?;
+    worst.map_or(Ok(exit::DONE), Err)
+}

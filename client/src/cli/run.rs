@@ -1,0 +1,302 @@
+//! `ostler run`: a job in the foreground.
+
+use base64::Engine;
+use ostler::Client;
+use ostler::follow::Event;
+use ostler_proto::job::{JobResult, Outcome, Page, Row};
+use ostler_proto::methods::{JobRun, JobSignal, JobStop, JobWrite, Run, SignalJob, Stop, Write};
+use tokio::sync::{mpsc, watch};
+
+use super::failure::Failure;
+use super::interrupts::Interrupts;
+use super::output::{self, Out, Pour, note};
+use super::request::JobArgs;
+use super::words;
+use crate::exit;
+
+/// Bytes of input that travel in one message.
+const INPUT: usize = 64 * 1024;
+/// How long one message of input may wait for the job to take it, in ms. Then the rest is sent again.
+const INPUT_PATIENCE: u64 = 30_000;
+
+/// Runs a command in the foreground: streams its output, waits, and passes its exit code.
+///
+/// Ctrl-C once interrupts the job, twice stops it, a third time leaves while the stop goes on. The job ends
+/// with this command, unless it is detached.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler run -- cargo test
+  ostler run --timeout 5m -c 'make 2>&1 | tee log'
+  echo hello | ostler run --stdin -- cat
+  ostler run --env RUST_LOG=debug --unset LANG -- ./server")]
+pub(crate) struct Args {
+    /// Says nothing of its own at the end.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Prints the result as JSON instead of streaming the output.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    job: JobArgs,
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let scope = args.job.session.scope()?;
+    let params = Run {
+        start: args.job.request()?,
+        raw: true,
+        collect: Some(args.json),
+        ..Run::default()
+    };
+    let mut interrupts = Interrupts::new()?;
+    let client = scope.opening_client().await?;
+    let (told, started) = watch::channel(None);
+    let mut started_too = started.clone();
+    tokio::select! {
+        result = stream(&client, params, &told, args.json) => finish(&args, &result?),
+        failure = interrupted(&client, &mut interrupts, &started) => Err(failure),
+        failure = feed(&client, &mut started_too, args.job.stdin) => Err(failure),
+    }
+}
+
+/// Writes the output as it comes, and returns the result.
+async fn stream(
+    client: &Client,
+    params: Run,
+    told: &watch::Sender<Option<Row>>,
+    silent: bool,
+) -> Result<JobResult, Failure> {
+    let mut stream = client.stream::<JobRun>(params);
+    let (out, err) = (Pour::stdout(), Pour::stderr());
+    loop {
+        match stream.next().await? {
+            Event::Started(row) => {
+                told.send_replace(Some(*row));
+            }
+            Event::Page(page) if silent => drop(page),
+            Event::Page(page) => pour(&page, &out, &err).await?,
+            Event::End(result) => return Ok(*result),
+        }
+    }
+}
+
+async fn pour(page: &Page, out: &Pour, err: &Pour) -> Result<(), Failure> {
+    output::note_gap(page);
+    let bytes = output::bytes_of(page)?;
+    for (is_err, run) in output::runs(page, &bytes) {
+        if is_err {
+            err.write(run).await?;
+        } else {
+            out.write(run).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Handles Ctrl-C; returns how to leave when that is wanted.
+async fn interrupted(
+    client: &Client,
+    interrupts: &mut Interrupts,
+    started: &watch::Receiver<Option<Row>>,
+) -> Failure {
+    let mut count = 0;
+    loop {
+        interrupts.next().await;
+        count += 1;
+        let Some(row) = started.borrow().clone() else {
+            // Nothing runs yet; going away takes the request back.
+            return Failure::quiet(exit::INTERRUPTED);
+        };
+        let client = client.clone();
+        match count {
+            1 => {
+                // In its own task: the next Ctrl-C must not wait for the answer to this one.
+                tokio::spawn(async move { client.call::<JobSignal>(interrupt(&row)).await });
+            }
+            2 => {
+                note(&format!("stopping {}; once more leaves", row.id));
+                tokio::spawn(async move { client.ask::<JobStop>(stop(&row)).await });
+            }
+            _ => {
+                note(&format!("{} is being stopped", row.id));
+                return Failure::quiet(exit::INTERRUPTED);
+            }
+        }
+    }
+}
+
+fn interrupt(row: &Row) -> SignalJob {
+    SignalJob {
+        session: None,
+        id: row.process_id.clone(),
+        signal: "SIGINT".into(),
+    }
+}
+
+fn stop(row: &Row) -> Stop {
+    Stop {
+        ids: vec![row.process_id.clone()],
+        by: Some("user".into()),
+        reason: Some("Ctrl-C".into()),
+        wait: Some(false),
+        ..Stop::default()
+    }
+}
+
+/// Hands our input to the job, piece by piece. Never returns but for a failure: the job decides when it ends.
+async fn feed(
+    client: &Client,
+    started: &mut watch::Receiver<Option<Row>>,
+    wanted: bool,
+) -> Failure {
+    if wanted && let Err(failure) = pump(client, started).await {
+        return failure;
+    }
+    std::future::pending().await
+}
+
+async fn pump(client: &Client, started: &mut watch::Receiver<Option<Row>>) -> Result<(), Failure> {
+    let id = match started.wait_for(Option::is_some).await {
+        Ok(row) => row.as_ref().map(|r| r.process_id.clone()),
+        Err(_) => None,
+    };
+    let Some(id) = id else { return Ok(()) };
+    let mut input = read_input();
+    while let Some(bytes) = input.recv().await {
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let params = Write {
+                id: id.clone(),
+                base64: Some(base64::engine::general_purpose::STANDARD.encode(rest)),
+                timeout_ms: Some(INPUT_PATIENCE),
+                ..Write::default()
+            };
+            match client.call::<JobWrite>(params).await {
+                // It does not read any more, as `head` does; that is its business.
+                Ok(written) if written.closed => return Ok(()),
+                Ok(written) => {
+                    let n = usize::try_from(written.bytes).unwrap_or(usize::MAX);
+                    rest = &rest[n.min(rest.len())..];
+                }
+                Err(ostler::Error::Broken(_)) => {
+                    // Asking again could write it twice, giving up would end the job.
+                    note(&format!(
+                        "note: the supervisor was replaced; {} bytes of input may be missing",
+                        words::thousands(rest.len() as u64)
+                    ));
+                    break;
+                }
+                Err(e) => return over(e),
+            }
+        }
+    }
+    let end = Write {
+        id,
+        eof: true,
+        ..Write::default()
+    };
+    // Twice is harmless.
+    match client.ask::<JobWrite>(end).await {
+        Ok(_) => Ok(()),
+        Err(e) => over(e),
+    }
+}
+
+/// A job that ended while it was being written to is no failure of ours; its result says everything.
+fn over(error: ostler::Error) -> Result<(), Failure> {
+    match error {
+        ostler::Error::Refused(_) => Ok(()),
+        other => Err(other.into()),
+    }
+}
+
+/// Reads our input in a thread, since it may be a file, a pipe or a terminal; one piece waits at most.
+fn read_input() -> mpsc::Receiver<Vec<u8>> {
+    let (send, receive) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; INPUT];
+        loop {
+            match std::io::Read::read(&mut std::io::stdin().lock(), &mut buffer) {
+                Ok(0) => return,
+                Ok(n) if send.blocking_send(buffer[..n].to_vec()).is_err() => return,
+                Ok(_) => {}
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    note(&format!("note: the input cannot be read: {e}"));
+                    return;
+                }
+            }
+        }
+    });
+    receive
+}
+
+fn finish(args: &Args, result: &JobResult) -> Result<i32, Failure> {
+    if args.json {
+        let mut out = Out::new();
+        out.json(result)?;
+        out.flush()?;
+    }
+    let row = &result.row;
+    if result.detached || row.outcome.is_none() {
+        note(&format!("{} goes on in the background", words::titled(row)));
+        return Ok(exit::OURS);
+    }
+    let code = exit::of_row(row);
+    match row.outcome {
+        Some(Outcome::Exited | Outcome::Signaled) => {
+            if !args.quiet && !args.json && output::words_are_read() {
+                note(&last_line(row));
+            }
+            Ok(code)
+        }
+        Some(Outcome::SpawnFailed) => Err(words::never_ran(row)),
+        _ => Err(Failure {
+            code,
+            ..Failure::ours(format!("{} {}", words::titled(row), words::ended(row)))
+        }),
+    }
+}
+
+/// Returns `t2 exited with code 101 after 42 s; 312 KiB kept: ostler tail t2`.
+fn last_line(row: &Row) -> String {
+    let mut line = format!("{} {}", words::titled(row), words::ended(row));
+    if let Some(ms) = row.duration_ms {
+        line += &format!(" after {}", words::took(ms));
+    }
+    let kept = row.output.end.saturating_sub(row.output.start);
+    if kept > 0 {
+        line += &format!("; {} kept: ostler tail {}", words::size(kept), row.id);
+    }
+    if row.tree.left > 0 {
+        line += &format!(
+            "; {} left: ostler stop {}",
+            words::processes(row.tree.left),
+            row.id
+        );
+    }
+    words::clean(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::tests::ended;
+
+    #[test]
+    fn the_last_line_says_what_happened_and_where_the_output_is() {
+        let mut row = ended(Outcome::Exited, Some(101), None);
+        row.output.end = 312 * 1024;
+        assert_eq!(
+            last_line(&row),
+            "t1 exited with code 101 after 42 s; 312 KiB kept: ostler tail t1"
+        );
+        row.output.end = 0;
+        row.tree.left = 1;
+        assert_eq!(
+            last_line(&row),
+            "t1 exited with code 101 after 42 s; 1 process left: ostler stop t1"
+        );
+    }
+}

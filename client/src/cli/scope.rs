@@ -1,0 +1,376 @@
+//! Which session a command means, and which job: flags, `OSTLER_SESSION`, else the project around the folder.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use ostler::{Client, Endpoint, Mode, Options};
+use ostler_proto::address::SESSION_VARIABLE;
+use ostler_proto::id;
+use ostler_proto::job::{Row, SessionRef};
+use ostler_proto::methods::{Nothing, OpenSession, SessionList};
+use ostler_proto::refusal::{Refusal, RefusalKind};
+
+use super::failure::Failure;
+
+/// What makes a folder the root of a project.
+const ROOTS: [&str; 3] = [".git", ".jj", ".hg"];
+
+/// The flag that every command on jobs has.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct SessionArg {
+    /// Session, by id, unique prefix or name [default: OSTLER_SESSION, else that of the enclosing project].
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+}
+
+/// The session that is meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Scope {
+    /// As the caller named it, if they did.
+    pub(crate) explicit: Option<String>,
+    /// The project around the current folder.
+    pub(crate) project: Project,
+}
+
+/// A folder with a session of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Project {
+    /// Real path.
+    pub(crate) root: PathBuf,
+    /// Id of its session.
+    pub(crate) id: String,
+    /// Name of its session.
+    pub(crate) name: String,
+}
+
+impl SessionArg {
+    /// Returns the flag as if it had been given so, for commands that name a session otherwise.
+    pub(crate) fn of(session: Option<String>) -> Self {
+        Self { session }
+    }
+
+    /// Returns what is meant.
+    pub(crate) fn scope(&self) -> Result<Scope, Failure> {
+        let variable = std::env::var_os(SESSION_VARIABLE).filter(|v| !v.is_empty());
+        let explicit = match (&self.session, variable) {
+            (Some(session), _) => Some(check(session, "--session")?),
+            (None, Some(session)) => Some(check(&text(session)?, SESSION_VARIABLE)?),
+            (None, None) => None,
+        };
+        let here = std::env::current_dir()
+            .and_then(|dir| dir.canonicalize())
+            .map_err(|e| Failure::ours(format!("the current folder cannot be used: {e}")))?;
+        Ok(Scope {
+            explicit,
+            project: project_of(&here),
+        })
+    }
+}
+
+fn text(value: OsString) -> Result<String, Failure> {
+    value
+        .into_string()
+        .map_err(|v| Failure::usage(format!("{SESSION_VARIABLE} is not UTF-8: {v:?}")))
+}
+
+fn check(session: &str, whence: &str) -> Result<String, Failure> {
+    id::check_word(session).map_err(|e| Failure::usage(format!("{whence} {e}")))?;
+    Ok(session.to_owned())
+}
+
+/// Returns the nearest folder upwards that is a project's root, else the folder itself.
+pub(crate) fn project_of(real: &Path) -> Project {
+    let root = real
+        .ancestors()
+        .find(|dir| ROOTS.iter().any(|mark| dir.join(mark).exists()))
+        .unwrap_or(real);
+    let folder = root.file_name().unwrap_or_default().to_string_lossy();
+    let (id, name) = id::session_of_root(&folder, root.as_os_str().as_bytes());
+    Project {
+        root: root.to_path_buf(),
+        id,
+        name,
+    }
+}
+
+impl Project {
+    /// Returns the root as the wire has it, if it can.
+    pub(crate) fn root_text(&self) -> Option<String> {
+        self.root.to_str().map(str::to_owned)
+    }
+
+    /// Returns the root, or why it cannot be asked for.
+    pub(crate) fn root_named(&self) -> Result<String, Failure> {
+        self.root_text().ok_or_else(|| {
+            Failure::ours(format!(
+                "the path of this project is not UTF-8: {:?}",
+                self.root
+            ))
+        })
+    }
+
+    fn open(&self) -> OpenSession {
+        OpenSession {
+            id: Some(self.id.clone()),
+            name: Some(self.name.clone()),
+            root: self.root_text(),
+            ..OpenSession::default()
+        }
+    }
+}
+
+/// Returns a client of the user's supervisor that shows the owner key.
+pub(crate) fn client(mode: Mode) -> Result<Client, Failure> {
+    Ok(Client::new(options(mode)?))
+}
+
+fn options(mode: Mode) -> Result<Options, Failure> {
+    let mut options = Options::new(Endpoint::of_user()?, mode);
+    // Our own image, also after its file was replaced by a newer one.
+    options.program = Some(PathBuf::from("/proc/self/exe"));
+    options.name = format!("ostler command line {}", ostler_proto::VERSION);
+    options.owner = true;
+    Ok(options)
+}
+
+impl Scope {
+    /// Returns the session as methods name it.
+    pub(crate) fn session(&self) -> String {
+        self.explicit
+            .clone()
+            .unwrap_or_else(|| self.project.id.clone())
+    }
+
+    /// Returns the session's name for people.
+    pub(crate) fn name(&self) -> &str {
+        self.explicit.as_deref().unwrap_or(&self.project.name)
+    }
+
+    /// Tells whether a row belongs to the session that is meant.
+    pub(crate) fn owns(&self, session: &SessionRef) -> bool {
+        match &self.explicit {
+            None => session.id == self.project.id,
+            Some(text) => session.id.starts_with(text.as_str()) || session.name == *text,
+        }
+    }
+
+    /// Returns a job's id as it can be typed here: `t1`, or `claude-7k2/t3` for another session's.
+    pub(crate) fn label(&self, row: &Row) -> String {
+        if self.owns(&row.session) {
+            row.id.clone()
+        } else {
+            format!("{}/{}", row.session.name, row.id)
+        }
+    }
+
+    /// Returns a client with the session open, created if it does not exist, a supervisor started if none runs.
+    ///
+    /// The default session travels together with the first request. One that was named is looked up first,
+    /// because `app` may be the name of `app-3f2c19ab`.
+    pub(crate) async fn opening_client(&self) -> Result<Client, Failure> {
+        let mut options = options(Mode::Start)?;
+        if self.explicit.is_none() {
+            options.session = Some(self.project.open());
+            return Ok(Client::new(options));
+        }
+        let client = Client::new(options);
+        let open = self.named(&client).await?;
+        client.open_session(open).await?;
+        Ok(client)
+    }
+
+    /// Returns how to open the session that is meant.
+    pub(crate) async fn named(&self, client: &Client) -> Result<OpenSession, Failure> {
+        let Some(text) = &self.explicit else {
+            return Ok(self.project.open());
+        };
+        let table = client.ask::<SessionList>(Nothing {}).await?;
+        let sessions: Vec<SessionRef> = table.sessions.into_iter().map(|s| s.session).collect();
+        Ok(match pick(text, &sessions)? {
+            Some(found) => OpenSession {
+                id: Some(found.id.clone()),
+                ..OpenSession::default()
+            },
+            None => OpenSession {
+                id: Some(text.clone()),
+                root: self.project.root_text(),
+                ..OpenSession::default()
+            },
+        })
+    }
+
+    /// Returns what one id means.
+    pub(crate) fn target(&self, text: &str) -> Result<Named, Failure> {
+        if text.is_empty() {
+            return Err(Failure::usage("an id must not be empty"));
+        }
+        Ok(match text.rsplit_once('/') {
+            Some((session, id)) if !session.is_empty() && !id.is_empty() => Named {
+                session: Some(session.into()),
+                id: id.into(),
+            },
+            Some(_) => {
+                return Err(Failure::usage(format!(
+                    "{text:?} is no id: SESSION/t1 names a job of another session"
+                )));
+            }
+            // It is unique everywhere, so that it needs no session.
+            None if id::is_process_id(text) => Named {
+                session: None,
+                id: text.into(),
+            },
+            None => Named {
+                session: Some(self.session()),
+                id: text.into(),
+            },
+        })
+    }
+
+    /// Returns the ids of a command, those of one session together, in order of their first.
+    pub(crate) fn targets(&self, texts: &[String]) -> Result<Vec<Group>, Failure> {
+        let mut groups: Vec<Group> = Vec::new();
+        for text in texts {
+            let Named { session, id } = self.target(text)?;
+            match groups.iter_mut().find(|g| g.session == session) {
+                Some(group) => group.ids.push(id),
+                None => groups.push(Group {
+                    session,
+                    ids: vec![id],
+                }),
+            }
+        }
+        Ok(groups)
+    }
+}
+
+/// A job as a method names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// Its session; none for a processId.
+    pub(crate) session: Option<String>,
+    /// Its id.
+    pub(crate) id: String,
+}
+
+/// Jobs of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The session; none for processIds.
+    pub(crate) session: Option<String>,
+    /// Their ids.
+    pub(crate) ids: Vec<String>,
+}
+
+/// Returns the session that a text means: its id, the one of this name, the one whose id begins so.
+fn pick<'a>(text: &str, sessions: &'a [SessionRef]) -> Result<Option<&'a SessionRef>, Failure> {
+    let by = |test: &dyn Fn(&SessionRef) -> bool| -> Vec<&'a SessionRef> {
+        sessions.iter().filter(|s| test(s)).collect()
+    };
+    for found in [
+        by(&|s| s.id == text),
+        by(&|s| s.name == text),
+        by(&|s| s.id.starts_with(text)),
+    ] {
+        match found.as_slice() {
+            [] => {}
+            [one] => return Ok(Some(one)),
+            many => {
+                let ids: Vec<&str> = many.iter().map(|s| s.id.as_str()).collect();
+                let refusal = Refusal::new(
+                    RefusalKind::Ambiguous,
+                    format!("{} sessions are meant by {text}", many.len()),
+                )
+                .with("candidates", ids)
+                .hint("name one by its id");
+                return Err(refusal.into());
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::tests::row;
+
+    fn scope(explicit: Option<&str>) -> Scope {
+        Scope {
+            explicit: explicit.map(str::to_owned),
+            project: project_of(Path::new("/nowhere/app")),
+        }
+    }
+
+    #[test]
+    fn a_sub_folder_has_the_session_of_its_project() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let deep = dir.join("app/src/deep");
+        std::fs::create_dir_all(&deep).unwrap();
+        assert_eq!(project_of(&deep).root, deep);
+        std::fs::write(dir.join("app/.git"), "gitdir: elsewhere").unwrap();
+        let project = project_of(&deep);
+        assert_eq!(project.root, dir.join("app"));
+        assert_eq!(project.name, "app");
+        assert_eq!(project, project_of(&dir.join("app")));
+        std::fs::create_dir(dir.join("app/src/.jj")).unwrap();
+        assert_eq!(project_of(&deep).root, dir.join("app/src"));
+    }
+
+    #[test]
+    fn the_root_folder_has_a_session_too() {
+        let project = project_of(Path::new("/"));
+        assert!(id::check_word(&project.id).is_ok(), "{project:?}");
+    }
+
+    #[test]
+    fn ids_name_their_session_or_mean_the_selected_one() {
+        let scope = scope(Some("mine"));
+        let named = |session: Option<&str>, id: &str| Named {
+            session: session.map(str::to_owned),
+            id: id.into(),
+        };
+        assert_eq!(scope.target("t1").unwrap(), named(Some("mine"), "t1"));
+        assert_eq!(scope.target("x/t1").unwrap(), named(Some("x"), "t1"));
+        assert_eq!(scope.target("proc_01").unwrap(), named(None, "proc_01"));
+        for bad in ["", "/t1", "x/"] {
+            assert_eq!(scope.target(bad).unwrap_err().code, 2, "{bad:?}");
+        }
+        let ids = ["t1", "x/t1", "web"].map(str::to_owned);
+        let groups = scope.targets(&ids).unwrap();
+        assert_eq!(groups.len(), 2);
+        assert_eq!(groups[0].ids, ["t1", "web"]);
+    }
+
+    #[test]
+    fn another_sessions_job_is_labelled_with_it() {
+        let mut job = row("t3");
+        job.session = SessionRef {
+            id: scope(None).project.id,
+            name: "app".into(),
+        };
+        assert_eq!(scope(None).label(&job), "t3");
+        assert_eq!(scope(Some("claude-7k2")).label(&job), "app/t3");
+    }
+
+    #[test]
+    fn a_name_that_two_sessions_have_is_refused_with_both() {
+        let session = |id: &str, name: &str| SessionRef {
+            id: id.into(),
+            name: name.into(),
+        };
+        let all = [
+            session("app-1", "app"),
+            session("app-2", "app"),
+            session("b-1", "b"),
+        ];
+        assert_eq!(pick("app-1", &all).unwrap().unwrap().id, "app-1");
+        assert_eq!(pick("b", &all).unwrap().unwrap().id, "b-1");
+        assert!(pick("new", &all).unwrap().is_none());
+        let refused = pick("app", &all).unwrap_err();
+        assert_eq!(refused.causes, ["app-1", "app-2"]);
+        assert_eq!(refused.code, 125);
+    }
+}

@@ -1,0 +1,82 @@
+//! `ostler send`: text into a job's input.
+
+use ostler::Mode;
+use ostler_proto::methods::{JobWrite, Write};
+
+use super::failure::Failure;
+use super::output::Out;
+use super::scope::{self, SessionArg};
+use super::{duration, words};
+use crate::exit;
+
+/// Writes text to the input of a job that was started with --stdin. Nothing is added unless asked for.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler send t1 y --enter
+  ostler send t1 'last words' --enter --eof
+  ostler send t1 --eof")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Ends the line.
+    #[arg(long)]
+    enter: bool,
+    /// Ends the input after that.
+    #[arg(long)]
+    eof: bool,
+    /// How long the job may take to take it [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
+    timeout: Option<u64>,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Job: id, name, SESSION/id or processId.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// What to write.
+    #[arg(
+        value_name = "TEXT",
+        allow_hyphen_values = true,
+        required_unless_present_any = ["enter", "eof"]
+    )]
+    text: Option<String>,
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let named = args.session.scope()?.target(&args.id)?;
+    let mut text = args.text.unwrap_or_default();
+    if args.enter {
+        text.push('\n');
+    }
+    let length = text.len() as u64;
+    let params = Write {
+        session: named.session,
+        id: named.id,
+        text: (length > 0).then_some(text),
+        base64: None,
+        eof: args.eof,
+        timeout_ms: args.timeout,
+    };
+    // Never asked twice: what was typed once must not arrive twice.
+    let written = scope::client(Mode::Use)?.call::<JobWrite>(params).await?;
+    if args.json {
+        let mut out = Out::new();
+        out.json(&written)?;
+        out.flush()?;
+    }
+    if written.complete {
+        return Ok(exit::DONE);
+    }
+    let id = words::clean(&args.id);
+    Err(if written.closed {
+        Failure::ours(format!("{id} has closed its input"))
+    } else {
+        Failure::ours(format!(
+            "{id} took {} of {} bytes in time; it does not read",
+            words::thousands(written.bytes),
+            words::thousands(length)
+        ))
+        .hint("send the rest later, or give it more time with --timeout")
+    })
+}

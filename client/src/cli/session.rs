@@ -1,0 +1,233 @@
+//! `ostler session`: open, ls, close.
+
+use std::path::Path;
+
+use clap::Subcommand;
+use ostler::Mode;
+use ostler_proto::limits;
+use ostler_proto::methods::{CloseSession, SessionClose, SessionList, SessionRow, SessionTable};
+use ostler_proto::methods::{Nothing, OpenSession};
+
+use super::failure::Failure;
+use super::output::{Out, note};
+use super::scope::{self, SessionArg};
+use super::{ask_if_any, duration, stop, table, words};
+use crate::exit;
+
+/// Sessions: the owners of jobs.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Open(Open),
+    Ls(Ls),
+    Close(Close),
+}
+
+/// Creates a session, or changes the limits of one; prints its id.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler session open
+  ostler session open nightly
+  ostler session open claude-7k2 --commands 16")]
+pub(crate) struct Open {
+    /// Id or name [default: the session of this project].
+    #[arg(value_name = "NAME")]
+    session: Option<String>,
+    /// Live commands allowed.
+    #[arg(long, value_name = "N", value_parser = quota())]
+    commands: Option<u32>,
+    /// Live shells allowed.
+    #[arg(long, value_name = "N", value_parser = quota())]
+    shells: Option<u32>,
+    /// Live sub-agents allowed.
+    #[arg(long, value_name = "N", value_parser = quota())]
+    agents: Option<u32>,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn quota() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=i64::from(limits::QUOTA_CEILING))
+}
+
+/// Lists sessions.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler session ls
+  ostler session ls --json | jq -r '.sessions[].session.id'")]
+pub(crate) struct Ls {
+    /// Prints ids only.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Prints JSON: {"sessions": [...]}.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Stops every job of a session, then forgets them and deletes their output.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler session close
+  ostler session close nightly --grace 10s")]
+pub(crate) struct Close {
+    /// Id, unique prefix or name [default: the session of this project].
+    #[arg(value_name = "SESSION")]
+    session: Option<String>,
+    /// Time between the polite and the forced end [default: 3s].
+    #[arg(long, value_name = "TIME", value_parser = duration::grace, allow_hyphen_values = true)]
+    grace: Option<u64>,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(command: Command) -> Result<i32, Failure> {
+    match command {
+        Command::Open(args) => open(args).await,
+        Command::Ls(args) => list(args).await,
+        Command::Close(args) => close(args).await,
+    }
+}
+
+async fn open(args: Open) -> Result<i32, Failure> {
+    let scope = SessionArg::of(args.session).scope()?;
+    let client = scope::client(Mode::Start)?;
+    let open = OpenSession {
+        commands: args.commands,
+        shells: args.shells,
+        agents: args.agents,
+        ..scope.named(&client).await?
+    };
+    let opened = client.open_session(open).await?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&opened)?;
+    } else {
+        out.line(&opened.session.id)?;
+    }
+    out.flush()?;
+    Ok(exit::DONE)
+}
+
+async fn list(args: Ls) -> Result<i32, Failure> {
+    let client = scope::client(Mode::Use)?;
+    let table = ask_if_any::<SessionList>(&client, Nothing {})
+        .await?
+        .unwrap_or(SessionTable {
+            sessions: Vec::new(),
+        });
+    let mut out = Out::new();
+    if args.json {
+        out.json(&table)?;
+    } else if args.quiet {
+        for row in &table.sessions {
+            out.line(&row.session.id)?;
+        }
+    } else {
+        let home = ostler::endpoint::home_of(ostler::endpoint::my_uid());
+        out.text(&render(
+            &table.sessions,
+            home.as_deref(),
+            table::terminal_width(),
+        ))?;
+    }
+    out.flush()?;
+    Ok(exit::DONE)
+}
+
+fn render(sessions: &[SessionRow], home: Option<&Path>, width: Option<usize>) -> String {
+    let rows: Vec<[String; 5]> = sessions
+        .iter()
+        .map(|row| {
+            let name = &row.session.name;
+            let unique = sessions.iter().filter(|s| s.session.name == *name).count() == 1;
+            [
+                if unique {
+                    name.clone()
+                } else {
+                    row.session.id.clone()
+                },
+                row.root
+                    .as_deref()
+                    .map_or(String::new(), |r| short(r, home)),
+                row.jobs.to_string(),
+                row.finished.to_string(),
+                row.clients.to_string(),
+            ]
+        })
+        .collect();
+    let headings = ["SESSION", "ROOT", "JOBS", "FINISHED", "CLIENTS"];
+    table::render(headings, &rows, width)
+}
+
+/// Returns a path with `~` for the home folder.
+fn short(path: &str, home: Option<&Path>) -> String {
+    match home.and_then(|home| Path::new(path).strip_prefix(home).ok()) {
+        Some(rest) if rest.as_os_str().is_empty() => "~".into(),
+        Some(rest) => format!("~/{}", rest.display()),
+        None => path.to_owned(),
+    }
+}
+
+async fn close(args: Close) -> Result<i32, Failure> {
+    let scope = SessionArg::of(args.session).scope()?;
+    let params = CloseSession {
+        session: Some(scope.session()),
+        grace_ms: args.grace,
+    };
+    let summary = scope::client(Mode::Use)?
+        .ask::<SessionClose>(params)
+        .await?;
+    if args.json {
+        let mut out = Out::new();
+        out.json(&summary)?;
+        out.flush()?;
+    } else {
+        stop::print(&summary, &scope)?;
+        note(&format!("closed {}", words::clean(scope.name())));
+    }
+    Ok(stop::code(&summary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ostler_proto::job::SessionRef;
+    use ostler_proto::methods::SessionLimits;
+
+    fn session(id: &str, name: &str) -> SessionRow {
+        SessionRow {
+            session: SessionRef {
+                id: id.into(),
+                name: name.into(),
+            },
+            root: Some("/home/a/app".into()),
+            jobs: 1,
+            finished: 2,
+            clients: 0,
+            limits: SessionLimits {
+                commands: 8,
+                shells: 4,
+                agents: 16,
+            },
+            opened_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_name_is_shown_where_it_is_unique() {
+        let all = [
+            session("a-1", "a"),
+            session("b-1", "b"),
+            session("b-2", "b"),
+        ];
+        let text = render(&all, Some(Path::new("/home/a")), None);
+        assert_eq!(
+            text,
+            "a\t~/app\t1\t2\t0\nb-1\t~/app\t1\t2\t0\nb-2\t~/app\t1\t2\t0\n"
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! `ostler signal`: a signal to the group of a job's main process.
+
+use ostler::Mode;
+use ostler_proto::methods::{JobSignal, SignalJob};
+
+use super::failure::Failure;
+use super::output::Out;
+use super::scope::{self, SessionArg};
+use crate::exit;
+
+/// Sends a signal to a job. To end one with all that it started, use `ostler stop`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler signal web HUP
+  ostler signal t1 INT")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Job: id, name, SESSION/id or processId.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// INT, SIGINT or 2.
+    #[arg(value_name = "SIGNAL", value_parser = signal)]
+    signal: String,
+}
+
+/// Returns the name on the wire.
+fn signal(text: &str) -> Result<String, String> {
+    let upper = text.to_ascii_uppercase();
+    if exit::signal_number(&upper).is_none() {
+        return Err("no such signal".into());
+    }
+    match upper.parse::<i32>() {
+        Ok(number) => exit::signal_name(number).ok_or_else(|| "no such signal".into()),
+        Err(_) if upper.starts_with("SIG") => Ok(upper),
+        Err(_) => Ok(format!("SIG{upper}")),
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let named = args.session.scope()?.target(&args.id)?;
+    let params = SignalJob {
+        session: named.session,
+        id: named.id,
+        signal: args.signal,
+    };
+    let answer = scope::client(Mode::Use)?.call::<JobSignal>(params).await?;
+    if args.json {
+        let mut out = Out::new();
+        out.json(&answer)?;
+        out.flush()?;
+    }
+    Ok(exit::DONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_spellings_have_one_name_on_the_wire() {
+        for text in ["INT", "int", "SIGINT", "2"] {
+            assert_eq!(signal(text).as_deref(), Ok("SIGINT"), "{text}");
+        }
+        for text in ["", "0", "65", "NOPE", "-9"] {
+            assert!(signal(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `ostler start`: a job in the background.
+
+use ostler_proto::job::Outcome;
+use ostler_proto::methods::JobStart;
+
+use super::failure::Failure;
+use super::output::Out;
+use super::request::JobArgs;
+use super::words;
+use crate::exit;
+
+/// Starts a command in the background and prints its id.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler start --name web -- npm run dev
+  ostler start -c 'while sleep 60; do make sync; done'
+  id=$(ostler start --stdin -- bc) && ostler send \"$id\" '1+1' --enter")]
+pub(crate) struct Args {
+    /// Prints the whole row as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Prints the id only, which is what it does anyway.
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    job: JobArgs,
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let scope = args.job.session.scope()?;
+    let request = args.job.request()?;
+    let client = scope.opening_client().await?;
+    let row = client.ask::<JobStart>(request).await?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&row)?;
+    } else {
+        out.line(&row.id)?;
+    }
+    out.flush()?;
+    match row.outcome {
+        Some(Outcome::SpawnFailed | Outcome::SandboxFailed) => Err(words::never_ran(&row)),
+        // A short job may be over by now; it was started, which is what was asked.
+        _ => Ok(exit::DONE),
+    }
+}

@@ -1,0 +1,104 @@
+//! `ostler tail`: a job's output as a stream.
+
+use ostler::follow::{Event, Stream};
+use ostler::{Client, Mode};
+use ostler_proto::job::Outcome;
+use ostler_proto::methods::{JobTail, Tail, TailEnd};
+
+use super::failure::Failure;
+use super::interrupts::Interrupts;
+use super::output::{self, Out, Pour, note};
+use super::read::Only;
+use super::scope::{self, SessionArg};
+use super::words;
+use crate::exit;
+
+/// Prints all that is kept of a job's output; with -f the newest page and then what comes.
+///
+/// Following ends with the job and passes its exit code. Ctrl-C leaves; the job is not touched.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler tail t2 | less
+  ostler tail -f web
+  ostler tail -f --since 0 --stderr t3
+  ostler tail -f --json web | jq -r .text")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// Goes on until the job is over.
+    #[arg(short, long)]
+    follow: bool,
+    /// Offset of the first byte wanted.
+    #[arg(long, value_name = "N")]
+    since: Option<u64>,
+    #[command(flatten)]
+    only: Only,
+    /// Prints one JSON page a line.
+    #[arg(long)]
+    json: bool,
+    /// Job: id, name, SESSION/id or processId.
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let named = args.session.scope()?.target(&args.id)?;
+    let params = Tail {
+        session: named.session,
+        id: named.id,
+        since: args.since,
+        follow: args.follow,
+        stream: args.only.stream(),
+        raw: !args.json,
+        ..Tail::default()
+    };
+    let client: Client = scope::client(Mode::Use)?;
+    let mut interrupts = Interrupts::new()?;
+    let end = tokio::select! {
+        end = pour(client.stream::<JobTail>(params), args.json) => end?,
+        () = interrupts.next() => {
+            if args.follow {
+                note(&format!("{} still runs", words::clean(&args.id)));
+            }
+            return Err(Failure::quiet(exit::INTERRUPTED));
+        }
+    };
+    if args.follow {
+        followed(&end)
+    } else {
+        Ok(exit::DONE)
+    }
+}
+
+async fn pour(mut stream: Stream<JobTail>, json: bool) -> Result<TailEnd, Failure> {
+    let pour = Pour::stdout();
+    loop {
+        match stream.next().await? {
+            Event::Started(_) => {}
+            Event::Page(page) if json => {
+                let mut out = Out::new();
+                out.json(&page)?;
+                out.flush()?;
+            }
+            Event::Page(page) => {
+                output::note_gap(&page);
+                pour.write(&output::bytes_of(&page)?).await?;
+            }
+            Event::End(end) => return Ok(*end),
+        }
+    }
+}
+
+/// Passes the job's code, and says what the code alone does not.
+fn followed(end: &TailEnd) -> Result<i32, Failure> {
+    let row = &end.row;
+    match row.outcome {
+        Some(Outcome::Exited | Outcome::Signaled) => Ok(exit::of_row(row)),
+        Some(Outcome::SpawnFailed) => Err(words::never_ran(row)),
+        _ => Err(Failure {
+            code: exit::of_row(row),
+            ..Failure::ours(format!("{} {}", words::titled(row), words::ended(row)))
+        }),
+    }
+}

@@ -1,0 +1,300 @@
+//! `ostler wait`: for ends, text, quiet or a port. Never ends a job.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::{select_ok, try_join_all};
+use ostler::{Client, Mode};
+use ostler_proto::job::Outcome;
+use ostler_proto::methods::{For, Listener, Reason, Wait, Waited, WaitedJob};
+
+use super::failure::Failure;
+use super::interrupts::Interrupts;
+use super::output::{Out, note};
+use super::scope::{self, Group, SessionArg};
+use super::{duration, words};
+use crate::exit;
+
+/// Waits for jobs to end, or for one of their ports, a text or quiet.
+///
+/// A job that ends first ends the wait. The exit code is the job's own when its end was waited for, else 0;
+/// 124 when the time is over: the job still runs then.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler wait t1
+  ostler wait web --for port=5173 --timeout 30s
+  ostler wait web --for 'text=ready in \\d+ ms'
+  ostler wait --any t1 t2 t3")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    session: SessionArg,
+    /// What for: exit, text=REGEX, port=N, quiet=TIME.
+    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true)]
+    what: For,
+    /// How long [default: until it happens].
+    #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
+    timeout: Option<u64>,
+    /// The first job is enough.
+    #[arg(long)]
+    any: bool,
+    /// Offset from which text counts.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    since: u64,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Jobs: id, name, SESSION/id or processId.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+}
+
+fn what(text: &str) -> Result<For, String> {
+    match text.split_once('=') {
+        None if text == "exit" => Ok(For::Exit),
+        Some(("text", "")) => Err("text= needs a regular expression".into()),
+        Some(("text", pattern)) => Ok(For::Text(pattern.to_owned())),
+        Some(("port", port)) => match port.parse() {
+            Ok(0) | Err(_) => Err("a port is a number from 1 to 65535".into()),
+            Ok(port) => Ok(For::Port(port)),
+        },
+        Some(("quiet", time)) => Ok(For::Quiet(duration::wait(time)?)),
+        _ => Err("must be exit, text=REGEX, port=N or quiet=TIME".into()),
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let scope = args.session.scope()?;
+    let groups = scope.targets(&args.ids)?;
+    let client = scope::client(Mode::Use)?;
+    let mut interrupts = Interrupts::new()?;
+    let began = Instant::now();
+    let waited = tokio::select! {
+        waited = wait(&client, &args, &groups) => waited?,
+        () = interrupts.next() => {
+            match args.ids.as_slice() {
+                [id] => note(&format!("{} still runs", words::clean(id))),
+                _ => note("the jobs are not touched"),
+            }
+            return Err(Failure::quiet(exit::INTERRUPTED));
+        }
+    };
+    if args.json {
+        let mut out = Out::new();
+        out.json(&waited)?;
+        out.flush()?;
+    } else {
+        tell(&args, &waited, began.elapsed());
+    }
+    // The words are out, one line a job.
+    Ok(exit::of_wait(&waited, args.any))
+}
+
+async fn wait(client: &Client, args: &Args, groups: &[Group]) -> Result<Waited, Failure> {
+    let calls = groups.iter().map(|group| {
+        Box::pin(client.wait(Wait {
+            session: group.session.clone(),
+            ids: group.ids.clone(),
+            any: args.any,
+            what: args.what.clone(),
+            since: args.since,
+            timeout_ms: args.timeout,
+        }))
+    });
+    if args.any {
+        // The waits of the other sessions are dropped, which takes them back.
+        return Ok(select_ok(calls).await?.0);
+    }
+    let all = try_join_all(calls).await?;
+    Ok(Waited {
+        timed_out: all.iter().any(|w| w.timed_out),
+        jobs: all.into_iter().flat_map(|w| w.jobs).collect(),
+    })
+}
+
+fn tell(args: &Args, waited: &Waited, took: Duration) {
+    for job in &waited.jobs {
+        if job.reason == Reason::WaitOver && args.any && !waited.timed_out {
+            continue;
+        }
+        if let Some(text) = sentence(args, job, took) {
+            note(&text);
+        }
+        if let Some(stranger) = &job.stranger {
+            note(&format!(
+                "note: port {} is held by {}, which is not of {}",
+                stranger.port,
+                holder(stranger),
+                job.row.id
+            ));
+        }
+    }
+}
+
+fn holder(listener: &Listener) -> String {
+    match listener.pid {
+        0 => "a process that cannot be seen".into(),
+        pid => format!("pid {pid} ({})", words::clean(&listener.program)),
+    }
+}
+
+/// Returns what is said of one job.
+fn sentence(args: &Args, job: &WaitedJob, took: Duration) -> Option<String> {
+    let who = words::titled(&job.row);
+    let took = words::took(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    Some(match job.reason {
+        Reason::Exit => return ended(job),
+        Reason::EndedBefore => ended_before(args, job),
+        Reason::Port => match &job.listener {
+            Some(l) => format!(
+                "{who} listens on {} after {took}: {}, pid {}",
+                l.port,
+                words::clean(&l.program),
+                l.pid
+            ),
+            None => format!("{who} listens after {took}"),
+        },
+        Reason::Text => match &job.line {
+            Some(line) => format!("{who} printed after {took}: {}", words::clean(&line.text)),
+            None => format!("{who} printed it after {took}"),
+        },
+        Reason::Quiet => format!("{who} is quiet after {took}"),
+        Reason::Prompt | Reason::InputWait => format!("{who} waits for input after {took}"),
+        Reason::InferredIdle => format!("{who} is quiet and probably waits, after {took}"),
+        Reason::WaitOver => timed_out(args, job),
+        Reason::NoEnd => {
+            format!("{who} has no end to wait for: wait --for text=, quiet= or port=")
+        }
+    })
+}
+
+/// An end that was waited for speaks by its code, unless the code alone would not tell.
+fn ended(job: &WaitedJob) -> Option<String> {
+    match job.row.outcome {
+        Some(Outcome::Exited | Outcome::Signaled) => None,
+        _ => Some(format!(
+            "{} {}",
+            words::titled(&job.row),
+            words::clean(&words::ended(&job.row))
+        )),
+    }
+}
+
+fn ended_before(args: &Args, job: &WaitedJob) -> String {
+    let wanted = match &args.what {
+        For::Exit => "it was over".into(),
+        For::Text(pattern) => format!("it printed {}", words::clean(pattern)),
+        For::Quiet(_) => "it was quiet".into(),
+        For::Port(port) => format!("port {port} was open"),
+    };
+    let id = &job.row.id;
+    let mut text = format!(
+        "error: {id} ended before {wanted}: {}",
+        words::clean(&words::ended(&job.row))
+    );
+    for line in job.last_lines.iter().rev().take(5).rev() {
+        text += &format!("\n  {}", words::clean(line));
+    }
+    text + &format!("\nhint: ostler tail {id}")
+}
+
+/// Returns `timed out after 30 s; t1 still runs, listening on 24678`.
+fn timed_out(args: &Args, job: &WaitedJob) -> String {
+    let after = args
+        .timeout
+        .map_or(String::new(), |ms| format!(" after {}", words::limit(ms)));
+    let mut text = format!("timed out{after}; {} still runs", job.row.id);
+    if !job.ports.is_empty() {
+        let ports: Vec<String> = job.ports.iter().map(u16::to_string).collect();
+        text += &format!(", listening on {}", ports.join(", "));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::tests::{ended as over, row};
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(args: &[&str]) -> Args {
+        let all = std::iter::once("wait").chain(args.iter().copied());
+        Line::parse_from(all).args
+    }
+
+    fn job(reason: Reason, row: ostler_proto::job::Row) -> WaitedJob {
+        WaitedJob {
+            reason,
+            row,
+            line: None,
+            listener: None,
+            stranger: None,
+            ports: Vec::new(),
+            last_lines: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_waited_for_is_read_from_one_word() {
+        assert_eq!(what("exit"), Ok(For::Exit));
+        assert_eq!(what("text=a=b"), Ok(For::Text("a=b".into())));
+        assert_eq!(what("port=80"), Ok(For::Port(80)));
+        assert_eq!(what("quiet=2s"), Ok(For::Quiet(2_000)));
+        for bad in [
+            "",
+            "port=0",
+            "port=65536",
+            "port=x",
+            "text=",
+            "quiet=0",
+            "port",
+        ] {
+            assert!(what(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_opens_is_told_as_in_the_walk() {
+        let mut row = row("t1");
+        row.name = Some("web".into());
+        let mut job = job(Reason::Port, row);
+        job.listener = Some(Listener {
+            port: 5173,
+            pid: 41207,
+            program: "node".into(),
+        });
+        let args = args(&["web", "--for", "port=5173"]);
+        assert_eq!(
+            sentence(&args, &job, Duration::from_millis(1_800)).unwrap(),
+            "t1 (web) listens on 5173 after 1.8 s: node, pid 41207"
+        );
+    }
+
+    #[test]
+    fn an_end_that_came_first_shows_the_last_lines() {
+        let mut job = job(Reason::EndedBefore, over(Outcome::Exited, Some(1), None));
+        job.last_lines = (0..7).map(|n| format!("line {n}")).collect();
+        let args = args(&["t1", "--for", "port=5173"]);
+        assert_eq!(
+            sentence(&args, &job, Duration::ZERO).unwrap(),
+            "error: t1 ended before port 5173 was open: exited with code 1\n  line 2\n  line 3\n  \
+             line 4\n  line 5\n  line 6\nhint: ostler tail t1"
+        );
+    }
+
+    #[test]
+    fn a_wait_that_is_over_says_that_the_job_still_runs() {
+        let mut job = job(Reason::WaitOver, row("t1"));
+        job.ports = vec![24_678];
+        let args = args(&["t1", "--for", "port=1", "--timeout", "30s"]);
+        assert_eq!(
+            sentence(&args, &job, Duration::ZERO).unwrap(),
+            "timed out after 30 s; t1 still runs, listening on 24678"
+        );
+    }
+}
