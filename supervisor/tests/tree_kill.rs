@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ostler_supervisor::tree::cookie::{Cookie, HOUSE_JOB};
 use ostler_supervisor::tree::{self, Rung};
-use tree_house::{House, Job, lives, living_of, set_cookie};
+use tree_house::{House, Job, lives, living_of, set_cookie, state, until};
 
 /// Kills and checks against the process table that nobody is left.
 async fn end(house: &House, job: &Job) -> Vec<u32> {
@@ -72,10 +72,11 @@ async fn a_stopped_tree_obeys_the_polite_signal_because_it_is_continued() {
         "sleep 600 & echo $!; kill -STOP $!; echo $$; kill -STOP $$",
     );
     let pids = job.pids(2);
+    until(|| pids.iter().all(|pid| state(*pid) == Some('T'))).await;
     let reached = house.trees.polite(job.mark.clone()).await;
     assert!(pids.iter().all(|pid| reached.contains(pid)), "{reached:?}");
     job.closed();
-    assert!(!pids.iter().any(|pid| lives(*pid)));
+    until(|| !pids.iter().any(|pid| lives(*pid))).await;
 }
 
 #[tokio::test]
@@ -85,7 +86,8 @@ async fn a_stopped_tree_is_ended_by_force() {
         1,
         "sleep 600 & echo $!; kill -STOP $!; echo $$; kill -STOP $$",
     );
-    job.pids(2);
+    let pids = job.pids(2);
+    until(|| pids.iter().all(|pid| state(*pid) == Some('T'))).await;
     end(&house, &job).await;
 }
 
@@ -127,9 +129,7 @@ async fn a_process_whose_main_thread_has_ended_is_alive_and_is_ended() {
     let mut job = house.sh(1, "echo $$; exec sleep 600");
     job.pids(1);
     let odd = main_thread_gone(Cookie::new(house.instance, 1));
-    while tree::describe(odd).is_some() && lives(odd) {
-        tokio::task::yield_now().await;
-    }
+    until(|| state(odd) == Some('Z')).await;
     let members = house.trees.members(job.mark.clone()).await;
     assert!(members.contains(&odd), "{members:?}");
     let killed = house.trees.kill(job.mark.clone()).await;

@@ -64,12 +64,16 @@ impl House {
                 set_cookie(cookie)
             })
         };
+        // Under the lock nobody is reaped: a job that ends at once is still there to be asked.
+        let mut spawned = SPAWNED.lock().expect("no panic under it");
         let mut child = command.spawn().expect("the shell starts");
-        spawned();
+        *spawned += 1;
+        NEWS.notify_all();
         let pid = child.id();
         let out = BufReader::new(child.stdout.take().expect("it was piped"));
-        // A job that ends at once may be reaped by now.
-        let leader = tree::start_time(pid).map(|start| (pid, start));
+        let start = tree::start_time(pid);
+        drop(spawned);
+        let leader = Some((pid, start.expect("not reaped yet")));
         Job {
             mark: Mark {
                 job,
@@ -78,6 +82,16 @@ impl House {
             },
             pid,
             out,
+        }
+    }
+}
+
+impl Drop for House {
+    /// A test that fails leaves nobody behind.
+    fn drop(&mut self) {
+        for pid in living_of(self.instance) {
+            // SAFETY: it carries this test's own instance.
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
         }
     }
 }
@@ -123,13 +137,29 @@ pub fn set_cookie(cookie: Cookie) -> std::io::Result<()> {
     }
 }
 
-/// Tells by the process table, not by the code under test, whether a process is there and no zombie.
+/// The letter of a process's state, by a plain look at the process table.
+pub fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// The parent of a process, by a plain look at the process table.
+pub fn parent(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = stat.rsplit_once(") ")?.1.split(' ').skip(1);
+    words.next()?.parse().ok()
+}
+
+/// Tells whether a process is there and no zombie.
 pub fn lives(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !"ZX".contains(state))
+    state(pid).is_some_and(|state| !"ZX".contains(state))
+}
+
+/// Looks until it is so. The kernel announces neither a stop nor a parent's exit to a bystander.
+pub async fn until(mut so: impl FnMut() -> bool) {
+    while !so() {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Everybody in the process table whose limits carry the instance and who is no zombie, by a plain look.
@@ -142,11 +172,6 @@ pub fn living_of(instance: u32) -> Vec<u32> {
 
 static SPAWNED: Mutex<u64> = Mutex::new(0);
 static NEWS: Condvar = Condvar::new();
-
-fn spawned() {
-    *SPAWNED.lock().expect("no panic under it") += 1;
-    NEWS.notify_all();
-}
 
 /// Once a test process.
 fn reap_everything() {
@@ -161,11 +186,17 @@ fn reap_everything() {
 fn reaper() {
     let mut seen = 0;
     loop {
-        // SAFETY: a null status is allowed.
-        if unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {
+        // SAFETY: all zeroes is a valid value of this plain structure.
+        let mut dead: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let look = libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: `dead` outlives the call.
+        let found = unsafe { libc::waitid(libc::P_ALL, 0, &mut dead, look) } == 0;
+        let guard = SPAWNED.lock().expect("no panic under it");
+        if found {
+            // SAFETY: the structure was filled by waitid; a null status is allowed.
+            unsafe { libc::waitpid(dead.si_pid(), std::ptr::null_mut(), 0) };
             continue;
         }
-        let guard = SPAWNED.lock().expect("no panic under it");
         let news = NEWS.wait_while(guard, |count| *count == seen);
         seen = *news.expect("no panic under it");
     }
