@@ -1174,10 +1174,8 @@ fn trace(pid: i32) {
 /// Takes the status that a tracer gets before the parent.
 fn let_go(pid: i32) {
     // SAFETY: no status is asked for.
-    assert_eq!(
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) },
-        pid
-    );
+    let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) };
+    assert_eq!(waited, pid);
 }
 
 /// A keeper that spins never sleeps.

@@ -197,8 +197,7 @@ impl Keeper {
     /// `UnexpectedEof` when the keeper is gone.
     pub async fn hello(wire: OwnedFd) -> io::Result<(Self, House)> {
         set_flags(&wire)?;
-        // SAFETY: the set owns the descriptor and gives it away to nobody.
-        let wire = unsafe { AsyncFd::register(wire) }?;
+        let wire = crate::ready::both(wire)?;
         let mut inbox = Inbox::default();
         let message = loop {
             let mut ready = wire.readable().await?;
