@@ -73,6 +73,10 @@ pub const HELLO_PATIENCE: u64 = 5_000;
 /// `daemon status` and `doctor` give up after this time and never signal.
 pub const STATUS_PATIENCE: u64 = 2_000;
 
+/// A supervisor that served this long without trouble has the crashes before it forgiven; the sixth in a row
+/// without such a time ends the house.
+pub const STEADY: u64 = 10_000;
+
 /// Descriptors that one live job costs in the keeper, and in the supervisor.
 pub const DESCRIPTORS_PER_JOB: u64 = 4;
 /// Descriptors that are kept free for connections and control.

@@ -49,4 +49,29 @@ mod tests {
             "schema.json is old: run the tests of ostler-proto once with UPDATE_SCHEMA=1"
         );
     }
+
+    #[test]
+    fn every_method_and_refusal_is_in_the_document() {
+        let text = include_str!("../PROTOCOL.md");
+        for entry in crate::methods::TABLE {
+            assert!(
+                text.contains(&format!("| `{}` |", entry.name)),
+                "PROTOCOL.md says nothing of {}",
+                entry.name
+            );
+        }
+        let named = text
+            .lines()
+            .filter(|l| l.starts_with("| `") && l.contains('/'))
+            .count();
+        assert_eq!(
+            named,
+            crate::methods::TABLE.len(),
+            "PROTOCOL.md has methods that do not exist"
+        );
+        for kind in crate::refusal::RefusalKind::ALL {
+            let row = format!("| {} | {} |", kind.code(), kind.word());
+            assert!(text.contains(&row), "PROTOCOL.md lacks {row}");
+        }
+    }
 }

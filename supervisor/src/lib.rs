@@ -1,1 +1,114 @@
-//! s
+//! The keeper and the supervisor.
+//!
+//! ```text
+//!   editor plugin   agent A   agent B   CLI            one binary: `ostler`
+//!         \            |         |       /
+//!          Unix socket (JSON-RPC, LSP framing or a line a message)
+//!                      |
+//!                supervisor ------- wire (SCM_RIGHTS) ------- keeper
+//!           sessions, jobs, output                  forks, reaps, holds descriptors, cleans
+//!                      |                                         |
+//!                      +-------------- pipes ------------- job trees
+//! ```
+//!
+//! A job is two cells and a log; one task lives it. Whoever wants something raises *wanted*; whoever wants to know
+//! watches *status*; whoever wants output reads the *log* at a cursor. Bytes and decisions never share a road.
+//!
+//! Invariants, each with a test:
+//! - Only `life` signals or buries, and it buries last.
+//! - *Exited* is published once: after a natural end when the main process is gone and its output drained, members
+//!   left being counted; after a stop when the tree is gone.
+//! - A byte leaves memory only after it is on disk or has been counted as lost.
+//! - No lock is held across an await; no client can delay a child, another client or a stop.
+//! - *Wanted* only rises; every request is safe to repeat.
+//! - Output has no queue; the only queues are keyboard input and the outbox, both bounded.
+//! - A foreign job is the same answer as no job.
+//! - There is no periodic tick: an idle supervisor does not wake.
+
+mod daemon;
+
+mod connection;
+
+mod methods;
+
+mod restore;
+
+mod house;
+
+mod registry;
+
+mod session;
+
+mod ledger;
+
+mod life;
+
+mod pump;
+
+mod feed;
+
+mod job;
+
+mod lines;
+
+pub mod stats;
+
+pub mod tree;
+
+mod ready;
+
+mod clock;
+
+mod diary;
+
+mod secret;
+
+mod signal;
+
+pub mod keeper;
+
+pub mod log;
+
+pub mod process;
+
+use std::{ffi::OsString, fs, process::ExitCode};
+
+use ostler_proto::address::Folders;
+
+/// How to keep a house.
+#[derive(Debug, Clone)]
+pub struct KeepOptions {
+    /// Where everything is.
+    pub folders: Folders,
+    /// Stay the process that was started, for service units.
+    pub foreground: bool,
+}
+
+/// Runs the keeper of a house until the house is gone. Standard output is where the starting client waits for
+/// `ready` or `failed: REASON`. Must be called before anything of the process has made a thread or opened a file.
+pub fn keep(options: KeepOptions) -> ExitCode {
+    let KeepOptions {
+        folders,
+        foreground,
+    } = options;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let real = fs::canonicalize(&folders.run).unwrap_or_else(|_| folders.run.clone());
+    // SAFETY: geteuid has no precondition.
+    let instance = tree::cookie::instance(unsafe { libc::geteuid() }, boot.trim(), &real);
+    keeper::run(keeper::Options {
+        socket: folders.socket(),
+        house_lock: folders.house_lock(),
+        state_dir: folders.state,
+        instance,
+        supervise: ["ostler", "daemon", "supervise"]
+            .map(OsString::from)
+            .to_vec(),
+        image: None,
+        foreground,
+    })
+}
+
+/// Runs the supervisor: the hidden entry that the keeper executes, with its wire on descriptor 3.
+pub fn supervise(folders: Folders) -> ExitCode {
+    daemon::run(folders)
+}

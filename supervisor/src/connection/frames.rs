@@ -1,0 +1,153 @@
+//! Messages off a socket, bounded before anything is allocated. The first byte decides the framing.
+
+use std::{sync::Arc, time::Duration};
+
+use interprocess::os::unix::uds_local_socket::tokio::Stream;
+use ostler_proto::{
+    frame::{Framing, content_length, header_end},
+    limits,
+};
+use tokio::{
+    io::AsyncReadExt,
+    time::{Instant, timeout_at},
+};
+
+/// Bytes asked of the socket at once.
+const CHUNK: usize = 64 * 1024;
+
+/// What came.
+pub(super) enum Next {
+    /// One whole message.
+    Message(Vec<u8>),
+    /// The client sends no more.
+    End,
+    /// The place of the next message is unknown, or the client stopped in the middle of one.
+    Broken(String),
+}
+
+/// The reading side of a connection.
+pub(super) struct Frames {
+    stream: Arc<Stream>,
+    bytes: Vec<u8>,
+    framing: Framing,
+    /// A message began and is not whole: it must be by then.
+    until: Option<Instant>,
+    /// Bytes already searched for the end of a line.
+    searched: usize,
+}
+
+impl Frames {
+    pub(super) fn new(stream: Arc<Stream>) -> Self {
+        Self {
+            stream,
+            bytes: Vec::new(),
+            framing: Framing::Lsp,
+            until: None,
+            searched: 0,
+        }
+    }
+
+    /// Waits for the first byte and takes the framing from it; `None` when there is none.
+    pub(super) async fn sniff(&mut self) -> std::io::Result<Option<Framing>> {
+        loop {
+            if let Some(first) = self.bytes.iter().find(|b| !b.is_ascii_whitespace()) {
+                self.framing = if matches!(first, b'{' | b'[') {
+                    Framing::Lines
+                } else {
+                    Framing::Lsp
+                };
+                return Ok(Some(self.framing));
+            }
+            // White space before the first message is no message.
+            self.bytes.clear();
+            if self.fill().await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Next {
+        loop {
+            match self.take() {
+                Ok(Some(message)) => {
+                    self.until = None;
+                    return Next::Message(message);
+                }
+                Ok(None) => {}
+                Err(why) => return Next::Broken(why),
+            }
+            if self.until.is_none() && !self.bytes.is_empty() {
+                self.until = Some(Instant::now() + Duration::from_millis(limits::FRAME_PATIENCE));
+            }
+            let filled = match self.until {
+                None => self.fill().await,
+                Some(until) => match timeout_at(until, self.fill()).await {
+                    Ok(filled) => filled,
+                    Err(_) => return Next::Broken("the rest of a message did not come".into()),
+                },
+            };
+            match filled {
+                Ok(0) if self.bytes.iter().all(u8::is_ascii_whitespace) => return Next::End,
+                Ok(0) => return Next::Broken("the connection ended inside a message".into()),
+                Ok(_) => {}
+                Err(_) => return Next::End,
+            }
+        }
+    }
+
+    async fn fill(&mut self) -> std::io::Result<usize> {
+        // Memory follows what has come, never what was announced.
+        self.bytes.reserve(CHUNK);
+        (&*self.stream).read_buf(&mut self.bytes).await
+    }
+
+    fn take(&mut self) -> Result<Option<Vec<u8>>, String> {
+        match self.framing {
+            Framing::Lines => self.take_line(),
+            Framing::Lsp => self.take_framed(),
+        }
+    }
+
+    fn take_line(&mut self) -> Result<Option<Vec<u8>>, String> {
+        loop {
+            let Some(at) = self.bytes[self.searched..].iter().position(|b| *b == b'\n') else {
+                self.searched = self.bytes.len();
+                if self.bytes.len() > limits::MESSAGE {
+                    return Err(format!("message above {} bytes", limits::MESSAGE));
+                }
+                return Ok(None);
+            };
+            let line = self.cut(0, self.searched + at, self.searched + at + 1);
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    fn take_framed(&mut self) -> Result<Option<Vec<u8>>, String> {
+        let Some((header, body)) = header_end(&self.bytes[..self.bytes.len().min(limits::HEADER)])
+        else {
+            if self.bytes.len() >= limits::HEADER {
+                return Err(format!("no header within {} bytes", limits::HEADER));
+            }
+            return Ok(None);
+        };
+        let length = content_length(&self.bytes[..header]).map_err(|e| e.to_string())?;
+        if self.bytes.len() < body + length {
+            return Ok(None);
+        }
+        Ok(Some(self.cut(body, body + length, body + length)))
+    }
+
+    /// Takes `from..to` out and drops everything before `rest`.
+    fn cut(&mut self, from: usize, to: usize, rest: usize) -> Vec<u8> {
+        let message = self.bytes[from..to].to_vec();
+        self.bytes.drain(..rest);
+        self.searched = 0;
+        if self.bytes.is_empty() && self.bytes.capacity() > 4 * CHUNK {
+            // A large message is no reason to keep its memory for the life of a connection.
+            self.bytes = Vec::new();
+        }
+        message
+    }
+}

@@ -1,0 +1,137 @@
+//! One client: frames in, frames out, requests in flight. It never delays a child, another client or a stop.
+//!
+//! ```text
+//!   socket -> frames (bounds, both framings) -> service (tower-lsp routes) -> task a request -> outbox -> socket
+//! ```
+//!
+//! tower-lsp's own transport is not used: it serves four requests at once, keeps handlers alive without a client
+//! and frozen with a slow one, takes any size and closes on a lower-case header. Its router, life cycle and
+//! cancelling are.
+
+use std::{os::fd::AsFd, sync::Arc};
+
+use interprocess::{
+    local_socket::traits::StreamCommon as _, os::unix::uds_local_socket::tokio::Stream,
+};
+use tokio::task::JoinSet;
+
+use self::{
+    frames::{Frames, Next},
+    outbox::Outbox,
+    service::{Conn, Routed, Service},
+};
+use crate::house::House;
+
+mod frames;
+
+pub(crate) mod outbox;
+
+pub(crate) mod service;
+
+/// Serves a client until it is gone.
+pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
+    if !is_ours(&stream) {
+        return;
+    }
+    let stream = Arc::new(stream);
+    let mut frames = Frames::new(Arc::clone(&stream));
+    let Ok(Some(framing)) = frames.sniff().await else {
+        return;
+    };
+    let (outbox, writer) = outbox::new(framing);
+    let mut writing = tokio::spawn(writer.run(Arc::clone(&stream)));
+    let conn = Conn::new(house, outbox.clone());
+    let mut client = Client {
+        service: Service::new(conn.clone()),
+        outbox,
+        tasks: JoinSet::new(),
+    };
+    tokio::select! {
+        () = client.read(&mut frames) => {}
+        // The socket takes nothing any more: the client is gone.
+        _ = &mut writing => {}
+    }
+    if !writing.is_finished() {
+        client.finish(&stream).await;
+    }
+    // Dropping the tasks ends what was tied to this connection, and nothing else.
+    drop(client);
+    conn.leave();
+    drop(conn);
+    if !writing.is_finished() {
+        // Every sender is gone: it writes what is left and ends, or finds the socket closed.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), &mut writing).await;
+        writing.abort();
+    }
+}
+
+struct Client {
+    service: Service,
+    outbox: Outbox,
+    tasks: JoinSet<()>,
+}
+
+impl Client {
+    async fn read(&mut self, frames: &mut Frames) {
+        loop {
+            while self.tasks.try_join_next().is_some() {}
+            match frames.next().await {
+                Next::Message(body) => match self.service.route(&body, self.tasks.len()).await {
+                    Routed::Answered(answer) => {
+                        if let Some(answer) = answer {
+                            self.outbox.answer(&answer);
+                        }
+                    }
+                    Routed::Task(task) => {
+                        self.tasks.spawn(task);
+                    }
+                    Routed::Exit => return,
+                },
+                Next::End => return,
+                Next::Broken(why) => {
+                    self.outbox.answer(&service::broken(&why));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The client sends no more. It may still want its answers; when it is wholly gone, nobody does.
+    async fn finish(&mut self, stream: &Stream) {
+        let done = async { while self.tasks.join_next().await.is_some() {} };
+        tokio::select! {
+            () = done => {}
+            () = hung_up(stream) => {}
+        }
+    }
+}
+
+/// Only programs of the same user are served. The folder keeps others out already; this is the second wall.
+fn is_ours(stream: &Stream) -> bool {
+    // SAFETY: geteuid has no precondition.
+    let me = unsafe { libc::geteuid() };
+    match stream.peer_creds().map(|c| c.euid()) {
+        Ok(Some(uid)) if uid == me => true,
+        other => {
+            crate::log_line!("warn", "a connection of another user was closed: {other:?}");
+            false
+        }
+    }
+}
+
+/// Waits until the other side has closed both directions.
+async fn hung_up(stream: &Stream) {
+    // A descriptor of its own: forgetting readiness on the shared one would freeze the writer.
+    let Ok(fd) = stream.as_fd().try_clone_to_owned() else {
+        return;
+    };
+    let Ok(fd) = crate::ready::writable(fd) else {
+        return;
+    };
+    while let Ok(mut ready) = fd.writable().await {
+        if ready.ready().is_write_closed() {
+            return;
+        }
+        ready.clear_ready();
+    }
+}

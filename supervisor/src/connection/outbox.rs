@@ -1,0 +1,124 @@
+//! Frames to a client. Two roads to one writer: answers, bounded in bytes, and stream frames, bounded in number.
+//!
+//! Whoever streams reserves a place first and reads its log afterwards, so a slow client is a number and not a
+//! backlog. A client that asks and asks and never reads is disconnected when its answers reach their bound.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use interprocess::os::unix::uds_local_socket::tokio::Stream;
+use ostler_proto::{
+    frame::{self, Framing},
+    limits,
+};
+use serde::Serialize;
+use tokio::{io::AsyncWriteExt, sync::mpsc};
+
+/// The sending side, one a connection, cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox {
+    framing: Framing,
+    answers: mpsc::UnboundedSender<Vec<u8>>,
+    frames: mpsc::Sender<Vec<u8>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// The writing side.
+pub(super) struct Writer {
+    answers: mpsc::UnboundedReceiver<Vec<u8>>,
+    frames: mpsc::Receiver<Vec<u8>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// The client is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+/// A place for one frame.
+pub(crate) struct Place<'a> {
+    framing: Framing,
+    permit: mpsc::Permit<'a, Vec<u8>>,
+}
+
+pub(super) fn new(framing: Framing) -> (Outbox, Writer) {
+    let (answers, answers_out) = mpsc::unbounded_channel();
+    let (frames, frames_out) = mpsc::channel(limits::OUTBOX);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let outbox = Outbox {
+        framing,
+        answers,
+        frames,
+        waiting: Arc::clone(&waiting),
+    };
+    (
+        outbox,
+        Writer {
+            answers: answers_out,
+            frames: frames_out,
+            waiting,
+        },
+    )
+}
+
+impl Outbox {
+    /// Queues an answer; never waits.
+    pub(crate) fn answer(&self, body: &impl Serialize) {
+        let frame = encode(self.framing, body);
+        self.waiting.fetch_add(frame.len(), Ordering::AcqRel);
+        // A connection that is gone needs no answer.
+        let _ = self.answers.send(frame);
+    }
+
+    /// Waits for a place in the stream queue.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub(crate) async fn reserve(&self) -> Result<Place<'_>, Gone> {
+        let permit = self.frames.reserve().await.map_err(|_| Gone)?;
+        Ok(Place {
+            framing: self.framing,
+            permit,
+        })
+    }
+}
+
+impl Place<'_> {
+    /// Puts one message into the place.
+    pub(crate) fn send(self, body: &impl Serialize) {
+        self.permit.send(encode(self.framing, body));
+    }
+}
+
+fn encode(framing: Framing, body: &impl Serialize) -> Vec<u8> {
+    let body = serde_json::to_vec(body).expect("answers are plain data with string keys");
+    let mut frame = Vec::with_capacity(body.len() + 32);
+    frame::encode(framing, &body, &mut frame);
+    frame
+}
+
+impl Writer {
+    /// Writes until every sender is gone, the client is, or it has let its answers pile up.
+    pub(super) async fn run(mut self, stream: Arc<Stream>) {
+        let mut socket = &*stream;
+        loop {
+            let frame = tokio::select! {
+                biased;
+                Some(frame) = self.answers.recv() => {
+                    let waiting = self.waiting.fetch_sub(frame.len(), Ordering::AcqRel);
+                    if waiting > limits::ANSWERS {
+                        crate::log_line!("warn", "a client that does not read was disconnected");
+                        return;
+                    }
+                    frame
+                }
+                Some(frame) = self.frames.recv() => frame,
+                else => return,
+            };
+            if socket.write_all(&frame).await.is_err() {
+                return;
+            }
+        }
+    }
+}

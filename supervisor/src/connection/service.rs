@@ -1,0 +1,307 @@
+//! From a message to an answer: the life cycle of LSP, the table of methods, one task a request.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use ostler_proto::{
+    PROTOCOL, VERSION, for_each_method, limits,
+    methods::{self, Method},
+    refusal::{Refusal, RefusalKind},
+};
+use serde_json::{Value, json};
+use tower::Service as _;
+use tower_lsp::{
+    ClientSocket, LanguageServer, LspService,
+    jsonrpc::{Error, ErrorCode, Id, Request, Response, Result as RpcResult},
+    ls_types::{InitializeParams, InitializeResult},
+};
+
+use super::outbox::Outbox;
+use crate::{house::House, methods::Serve, registry::Access};
+
+/// What every handler is given: the house, what this connection may see, and its outbox.
+#[derive(Clone)]
+pub(crate) struct Conn {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    house: Arc<House>,
+    access: Mutex<Access>,
+    outbox: Outbox,
+}
+
+impl Conn {
+    pub(super) fn new(house: Arc<House>, outbox: Outbox) -> Self {
+        house.registry.connection_came();
+        Self {
+            inner: Arc::new(Inner {
+                house,
+                access: Mutex::default(),
+                outbox,
+            }),
+        }
+    }
+
+    /// The connection is gone.
+    pub(super) fn leave(&self) {
+        self.inner.house.registry.connection_went(&self.access());
+    }
+
+    pub(crate) fn house(&self) -> &Arc<House> {
+        &self.inner.house
+    }
+
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.inner.outbox
+    }
+
+    /// A copy of what this connection may see now.
+    pub(crate) fn access(&self) -> Access {
+        self.lock().clone()
+    }
+
+    /// Changes what this connection may see; for the two ordered methods alone.
+    pub(crate) fn change_access<T>(&self, change: impl FnOnce(&mut Access) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Access> {
+        self.inner
+            .access
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn serve<M: Serve>(self, params: Value) -> RpcResult<Value> {
+        let params: M::Params = read_params(params).map_err(|r| to_error(&r))?;
+        let result = M::serve(self, params).await.map_err(|r| to_error(&r))?;
+        serde_json::to_value(result).map_err(|_| Error::internal_error())
+    }
+}
+
+impl LanguageServer for Conn {
+    async fn initialize(&self, _: InitializeParams) -> RpcResult<InitializeResult> {
+        Ok(InitializeResult::default())
+    }
+
+    async fn shutdown(&self) -> RpcResult<()> {
+        Ok(())
+    }
+}
+
+/// Reads parameters; absent, null and `{}` are alike. The refusal names the field.
+fn read_params<P: serde::de::DeserializeOwned>(params: Value) -> Result<P, Refusal> {
+    let params = if params.is_null() { json!({}) } else { params };
+    serde_path_to_error::deserialize(params).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "params" } else { &path };
+        Refusal::bad(field, format!("is wrong: {}", error.inner()))
+    })
+}
+
+fn to_error(refusal: &Refusal) -> Error {
+    Error {
+        code: ErrorCode::from(refusal.kind.code()),
+        message: refusal.message.clone().into(),
+        data: Some(refusal.to_data()),
+    }
+}
+
+/// What became of a message.
+pub(super) enum Routed {
+    /// It is dealt with; this is the answer, if it has one.
+    Answered(Option<Response>),
+    /// It goes on beside the connection.
+    Task(BoxFuture<'static, ()>),
+    /// The client said goodbye.
+    Exit,
+}
+
+/// The router of one connection.
+pub(super) struct Service {
+    lsp: LspService<Conn>,
+    outbox: Outbox,
+    house: Arc<House>,
+    /// Kept so that the service counts as connected; nothing is ever sent through it.
+    _socket: ClientSocket,
+}
+
+impl Service {
+    pub(super) fn new(conn: Conn) -> Self {
+        let (outbox, house) = (conn.outbox().clone(), Arc::clone(conn.house()));
+        let mut builder = LspService::build(move |_| conn);
+        macro_rules! register {
+            ($method:ident) => {
+                builder = builder
+                    .custom_method(methods::$method::NAME, |conn: &Conn, params: Value| {
+                        conn.clone().serve::<methods::$method>(params)
+                    });
+            };
+        }
+        for_each_method!(register);
+        let (lsp, socket) = builder.finish();
+        let mut service = Self {
+            lsp,
+            outbox,
+            house,
+            _socket: socket,
+        };
+        service.wake();
+        service
+    }
+
+    /// Any method may come first: the handshake that tower-lsp wants is done here, before the first message.
+    fn wake(&mut self) {
+        let initialize = Request::build("initialize")
+            .params(json!({ "capabilities": {} }))
+            .id(0)
+            .finish();
+        // The handler has nothing to wait for, so one look at the future is enough.
+        let _ = self.lsp.call(initialize).now_or_never();
+        let _ = self
+            .lsp
+            .call(Request::build("initialized").params(json!({})).finish())
+            .now_or_never();
+    }
+
+    /// Finds out what a message is and begins with it. `pending`: requests in flight.
+    pub(super) async fn route(&mut self, body: &[u8], pending: usize) -> Routed {
+        let request = match parse(body) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Routed::Answered(None),
+            Err(answer) => return Routed::Answered(Some(answer)),
+        };
+        match request.method() {
+            "initialize" => return Routed::Answered(self.initialize(request)),
+            "initialized" => return Routed::Answered(None),
+            "shutdown" => {
+                let (_, id, _) = request.into_parts();
+                return Routed::Answered(id.map(|id| Response::from_ok(id, Value::Null)));
+            }
+            "exit" => return Routed::Exit,
+            _ => {}
+        }
+        if pending >= limits::PENDING {
+            let refusal = Refusal::limit(
+                "pending",
+                limits::PENDING as u64,
+                "too many requests of this connection are pending",
+                &[],
+            );
+            let (_, id, _) = request.into_parts();
+            return Routed::Answered(id.map(|id| Response::from_error(id, to_error(&refusal))));
+        }
+        self.begin(request).await
+    }
+
+    async fn begin(&mut self, request: Request) -> Routed {
+        let entry = methods::TABLE.iter().find(|e| e.name == request.method());
+        let (ordered, streams) = entry.map_or((true, false), |e| (e.ordered, is_stream(e.name)));
+        let id = request.id().cloned();
+        let answer = guarded(self.lsp.call(with_params(request)), id);
+        if ordered {
+            return Routed::Answered(answer.await);
+        }
+        let outbox = self.outbox.clone();
+        Routed::Task(Box::pin(async move {
+            let Some(answer) = answer.await else { return };
+            if !streams {
+                outbox.answer(&answer);
+            } else if let Ok(place) = outbox.reserve().await {
+                // Behind its own pages, never before them.
+                place.send(&answer);
+            }
+        }))
+    }
+
+    /// LSP's handshake and ACP's are both understood; each gets the shape that it knows.
+    fn initialize(&self, request: Request) -> Option<Response> {
+        let (_, id, params) = request.into_parts();
+        let hello = json!(self.house.hello(false));
+        let is_lsp = params
+            .as_ref()
+            .is_some_and(|p| p.get("capabilities").is_some());
+        let result = if is_lsp {
+            json!({
+                "capabilities": { "experimental": { "ostler": hello } },
+                "serverInfo": { "name": "ostler", "version": VERSION },
+            })
+        } else {
+            json!({ "protocolVersion": PROTOCOL, "ostler": hello })
+        };
+        id.map(|id| Response::from_ok(id, result))
+    }
+}
+
+fn is_stream(name: &str) -> bool {
+    name == methods::JobRun::NAME || name == methods::JobTail::NAME
+}
+
+/// A panic costs its request, not its connection.
+async fn guarded(
+    call: impl Future<Output = Result<Option<Response>, tower_lsp::ExitedError>>,
+    id: Option<Id>,
+) -> Option<Response> {
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_exited)) => None,
+        Err(_panic) => {
+            crate::log_line!("error", "a request panicked; its connection goes on");
+            id.map(|id| Response::from_error(id, Error::internal_error()))
+        }
+    }
+}
+
+/// Absent parameters become null, which the router passes on; ACP's cancel is LSP's.
+fn with_params(request: Request) -> Request {
+    let (method, id, params) = request.into_parts();
+    let method = if method == "$/cancel_request" {
+        "$/cancelRequest".into()
+    } else {
+        method
+    };
+    let mut built = Request::build(method).params(params.unwrap_or(Value::Null));
+    if let Some(id) = id {
+        built = built.id(id);
+    }
+    built.finish()
+}
+
+/// A request or notification; `None` for a response, which nobody waits for.
+fn parse(body: &[u8]) -> Result<Option<Request>, Response> {
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(refuse(
+            RefusalKind::InvalidRequest,
+            "batches are not taken: send the messages one by one",
+        ));
+    }
+    let value: Value = serde_json::from_slice(body)
+        .map_err(|e| refuse(RefusalKind::Parse, &format!("the message is no JSON: {e}")))?;
+    let is_response = value.get("method").is_none()
+        && (value.get("result").is_some() || value.get("error").is_some());
+    if is_response {
+        return Ok(None);
+    }
+    serde_json::from_value(value).map(Some).map_err(|e| {
+        refuse(
+            RefusalKind::InvalidRequest,
+            &format!("the message is no request: {e}"),
+        )
+    })
+}
+
+fn refuse(kind: RefusalKind, words: &str) -> Response {
+    Response::from_error(Id::Null, to_error(&Refusal::new(kind, words)))
+}
+
+/// The last words to a client whose next message cannot be found.
+pub(super) fn broken(why: &str) -> Response {
+    refuse(
+        RefusalKind::InvalidRequest,
+        &format!("this connection ends: {why}"),
+    )
+}

@@ -1,0 +1,389 @@
+//! The supervisor's main: takes the house over from the keeper, puts back what an earlier one left, serves
+//! clients, leaves when there is nothing to keep, and ends everything when it is told to.
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::{
+        fd::{FromRawFd, OwnedFd},
+        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use interprocess::{
+    local_socket::traits::tokio::Listener as _, os::unix::uds_local_socket::tokio::Listener,
+};
+use ostler_proto::{
+    address::{DIR_VARIABLE, Folders, STEADY_VARIABLE},
+    limits,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tokio::sync::Notify;
+
+use crate::{
+    clock::Moment,
+    connection, diary,
+    house::{DISPOSE, House},
+    keeper::cookie,
+    ledger::Ledger,
+    life::Tools,
+    log::{
+        Arena,
+        scratch::{Pool, ScratchPair, splice_works},
+    },
+    process::link::{self, Keeper, Leave, Why},
+    pump::Pumps,
+    registry::Registry,
+    restore, secret,
+    tree::{Rung, Trees},
+};
+
+/// The wire to the keeper.
+const WIRE: i32 = 3;
+/// Runs the supervisor on the wire of its keeper.
+pub(crate) fn run(folders: Folders) -> ExitCode {
+    let _ = make_folder(&folders.state);
+    diary::open(&folders.log());
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 4));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        // Spill writers, scans and looks at ports; idle ones end by themselves.
+        .max_blocking_threads(32)
+        .thread_stack_size(512 * 1024)
+        .enable_all()
+        .build();
+    let served = runtime.and_then(|runtime| {
+        let served = runtime.block_on(serve(folders));
+        // What still runs on blocking threads must not hold up the end.
+        runtime.shutdown_timeout(Duration::from_millis(200));
+        served
+    });
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            crate::log_line!("error", "the supervisor ends: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// See [`STEADY_VARIABLE`].
+fn steady_time() -> Duration {
+    let hermetic = std::env::var_os(DIR_VARIABLE).is_some();
+    let given = std::env::var(STEADY_VARIABLE)
+        .ok()
+        .filter(|_| hermetic)
+        .and_then(|ms| ms.parse().ok());
+    Duration::from_millis(given.unwrap_or(limits::STEADY))
+}
+
+/// Makes a private folder and those above it.
+fn make_folder(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+}
+
+async fn serve(folders: Folders) -> io::Result<()> {
+    // SAFETY: the keeper put the wire there before it executed us, and nobody else in this process has it.
+    let wire = unsafe { OwnedFd::from_raw_fd(WIRE) };
+    let (keeper, brought) = Keeper::hello(wire).await?;
+    let listener = brought.listener.try_clone()?;
+    let house = match furnish(folders, keeper.clone(), brought).await {
+        Ok(house) => house,
+        Err(error) => {
+            // The words go to the client that waits for this start, and into the lock file.
+            let _ = keeper.leave(&Leave::Refuse(&error.to_string()));
+            keeper.flushed().await;
+            return Err(error);
+        }
+    };
+    let accepting = Arc::new(Notify::new());
+    let mut accept = tokio::spawn(accept(listener, Arc::clone(&house), Arc::clone(&accepting)));
+    keeper.ready();
+    crate::log_line!(
+        "info",
+        "serving, generation {}, pid {}, keeper {}",
+        house.generation,
+        std::process::id(),
+        house.keeper_pid
+    );
+    let steady = keeper.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(steady_time()).await;
+        steady.steady();
+    });
+    let mut listeners = keeper
+        .listeners()
+        .ok_or_else(|| io::Error::other("the listeners of this wire are taken already"))?;
+    let mut signals = signal_hook_tokio::SignalsInfo::<
+        signal_hook::iterator::exfiltrator::WithOrigin,
+    >::new([SIGTERM, SIGINT, SIGHUP])?;
+    loop {
+        tokio::select! {
+            () = keeper.closed() => return keeper_lost(&house).await,
+            Some(fresh) = listeners.recv() => {
+                crate::log_line!("info", "the socket was bound again");
+                accept.abort();
+                accept = tokio::spawn(self::accept(fresh, Arc::clone(&house), Arc::clone(&accepting)));
+            }
+            Some(origin) = signals.next() => {
+                crate::log_line!("info", "signal {:?}: stopping everything", origin);
+                house.stop_all(limits::GRACE, "dispose").await;
+                return dispose(&house, Leave::Dispose).await;
+            }
+            _ = keeper.asked_to_end() => {
+                crate::log_line!("info", "the keeper was told to end: stopping everything");
+                house.stop_all(limits::GRACE, "dispose").await;
+                return dispose(&house, Leave::Dispose).await;
+            }
+            () = house.disposed.notified() => return dispose(&house, Leave::Dispose).await,
+            () = idle(&house) => {
+                if leave_idle(&house, &accepting).await? {
+                    return dispose(&house, Leave::Idle).await;
+                }
+            }
+        }
+    }
+}
+
+/// Builds the house from what the keeper brought, and puts back what an earlier supervisor left.
+async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::Result<Arc<House>> {
+    make_folder(&folders.state)?;
+    let arena = Arena::map(brought.arena, brought.headers)?;
+    let (ledger, entries) = Ledger::open(brought.ledger)?;
+    let ledger = Arc::new(ledger);
+    let pairs = brought.scratch.into_iter().enumerate();
+    let pairs: Vec<_> = pairs
+        .map(|(block, (read, write))| ScratchPair { read, write, block })
+        .collect();
+    let rung = rung(brought.cookie);
+    let trees = Trees::new(brought.instance, rung);
+    let most_jobs = most_jobs();
+    let registry = Arc::new(Registry::new(
+        Arc::clone(&ledger),
+        Arc::clone(&arena),
+        folders.artifacts(),
+        trees.rung(),
+        most_jobs,
+    ));
+    let past = restore::Past::read(entries);
+    if brought.why == Why::First {
+        clear_leftovers(&folders, &trees).await;
+    }
+    let byte_path = if splice_works().is_ok_and(|(pipe, _)| pipe) {
+        "splice"
+    } else {
+        "read"
+    };
+    let jobs = keeper.fetch().await;
+    let restored = restore::prepare(&registry, &arena, &past, jobs, trees.rung());
+    for pair in &pairs {
+        crate::log::scratch::restore(pair, &arena, |job| restored.log_of(job))?;
+    }
+    let pumps = Arc::new(Pumps::new(Pool::new(pairs), keeper.clone()));
+    // SAFETY: getppid has no precondition.
+    let keeper_pid = unsafe { libc::getppid() } as u32;
+    let house = Arc::new(House {
+        tools: Tools {
+            keeper,
+            trees,
+            ledger: Arc::clone(&ledger),
+            pumps,
+        },
+        owner_key: owner_key(&folders)?,
+        home: home(),
+        started_at: past.started_at.unwrap_or_else(|| Moment::now().wall),
+        generation: past.generation + 1,
+        registry,
+        folders,
+        keeper_pid,
+        byte_path,
+        disposed: Notify::new(),
+    });
+    ledger.append(&crate::ledger::Entry::House {
+        started_at: house.started_at,
+        generation: house.generation,
+        next_number: past.next_number,
+    });
+    restored.resume(&house, past.next_number);
+    std::mem::forget(brought.lock);
+    Ok(house)
+}
+
+/// Ends what a dead house left running and clears its folders, before anybody is answered.
+async fn clear_leftovers(folders: &Folders, trees: &Trees) {
+    // SAFETY: getppid has no precondition.
+    let keep = [std::process::id(), unsafe { libc::getppid() } as u32];
+    let ended = trees.sweep_house(&keep).await;
+    if !ended.seen.is_empty() {
+        crate::log_line!(
+            "warn",
+            "ended what an earlier house left: {} processes",
+            ended.seen.len()
+        );
+    }
+    for survivor in ended.survivors {
+        crate::log_line!(
+            "error",
+            "left by an earlier house: pid {} {}",
+            survivor.pid,
+            survivor.why
+        );
+    }
+    if let Ok(entries) = fs::read_dir(folders.artifacts()) {
+        for entry in entries.flatten() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// How members are found in this house.
+fn rung(cookie: cookie::Rung) -> Rung {
+    match cookie {
+        cookie::Rung::None => Rung::Links,
+        _ => Rung::Cookie,
+    }
+}
+
+/// Live jobs for which both processes have descriptors.
+fn most_jobs() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a valid rlimit.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur.saturating_sub(limits::DESCRIPTORS_RESERVE) / limits::DESCRIPTORS_PER_JOB
+}
+
+fn home() -> PathBuf {
+    // SAFETY: called once, before other threads of ours look into the password file.
+    let entry = unsafe { libc::getpwuid(libc::getuid()) };
+    if entry.is_null() {
+        return PathBuf::from("/");
+    }
+    // SAFETY: the entry is not null and its directory is NUL-terminated.
+    let dir = unsafe { std::ffi::CStr::from_ptr((*entry).pw_dir) };
+    PathBuf::from(dir.to_string_lossy().into_owned())
+}
+
+/// Reads the owner key, or makes it: 32 random bytes in hex, readable by the owner alone.
+fn owner_key(folders: &Folders) -> io::Result<String> {
+    let path = folders.owner_key();
+    match fs::read_to_string(&path) {
+        Ok(key) if key.trim().len() == 64 => return Ok(key.trim().to_owned()),
+        Ok(_) => fs::remove_file(&path)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(e),
+    }
+    let key = secret::token();
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
+    file.write_all(key.as_bytes())?;
+    Ok(key)
+}
+
+async fn accept(listener: OwnedFd, house: Arc<House>, accepted: Arc<Notify>) {
+    let listener = match Listener::try_from(listener) {
+        Ok(listener) => listener,
+        Err(error) => return crate::log_line!("error", "the socket cannot be used: {error}"),
+    };
+    loop {
+        match listener.accept().await {
+            Ok(stream) => {
+                accepted.notify_waiters();
+                tokio::spawn(connection::serve(stream, Arc::clone(&house)));
+            }
+            Err(error) => {
+                // No descriptors: those who are here finish first. Trying at once again would only spin.
+                crate::log_line!("warn", "a client could not be taken: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// Returns when there has been nothing to keep for the whole time.
+async fn idle(house: &House) {
+    let mut load = house.registry.load();
+    let empty = |l: &crate::registry::Load| l.jobs == 0 && l.results == 0 && l.connections == 0;
+    loop {
+        // The sender lives in the house.
+        let _ = load.wait_for(empty).await;
+        let busy = load.wait_for(|l| !empty(l));
+        if tokio::time::timeout(Duration::from_millis(limits::LEAVE_AFTER), busy)
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Takes `start.lock`, so that nobody starts a house beside this one, and looks once more. False: somebody came.
+async fn leave_idle(house: &House, accepted: &Notify) -> io::Result<bool> {
+    let lock = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(house.folders.start_lock())?;
+    if lock.try_lock().is_err() {
+        return Ok(false);
+    }
+    house.registry.leave();
+    // Whoever is in the backlog is accepted by now or will be within a moment; later ones find no socket.
+    let came = tokio::time::timeout(Duration::from_millis(50), accepted.notified())
+        .await
+        .is_ok();
+    if came || house.registry.load().borrow().connections > 0 {
+        house.registry.stay();
+        return Ok(false);
+    }
+    let _ = fs::remove_file(house.folders.socket());
+    // Held until this process is gone.
+    std::mem::forget(lock);
+    Ok(true)
+}
+
+/// The orderly end: answers are out, artifacts go, the keeper ends what is left and removes the socket.
+async fn dispose(house: &House, why: Leave<'_>) -> io::Result<()> {
+    let mut load = house.registry.load();
+    // The client that asked reads its answer and goes; a client that stays does not hold up the end.
+    let gone = load.wait_for(|l| l.connections == 0);
+    let _ = tokio::time::timeout(Duration::from_secs(1), gone).await;
+    let _ = fs::remove_dir_all(house.folders.artifacts());
+    crate::log_line!("info", "leaving: {why:?}");
+    let _ = house.tools.keeper.leave(&why);
+    house.tools.keeper.flushed().await;
+    Ok(())
+}
+
+/// The keeper was killed: zombies and orphans are init's now and their statuses are lost. End everything.
+async fn keeper_lost(house: &House) -> io::Result<()> {
+    crate::log_line!("error", "the keeper is gone: ending everything");
+    house.registry.leave();
+    let _ = fs::remove_file(house.folders.socket());
+    let keep = [std::process::id()];
+    let sweep = house.tools.trees.sweep_house(&keep);
+    match tokio::time::timeout(Duration::from_millis(DISPOSE), sweep).await {
+        Ok(ended) => {
+            for survivor in ended.survivors {
+                crate::log_line!("error", "not ended: pid {} {}", survivor.pid, survivor.why);
+            }
+        }
+        Err(_) => crate::log_line!("error", "ending everything takes too long"),
+    }
+    let _ = fs::remove_dir_all(house.folders.artifacts());
+    Ok(())
+}

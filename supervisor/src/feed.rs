@@ -1,0 +1,144 @@
+//! Bytes to a child: one bounded queue of orders, one task that writes them.
+//!
+//! A child that does not read delays only its own writers, each with a deadline; nobody else is on this road.
+
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::unix::AsyncFd,
+    sync::{mpsc, oneshot},
+    time::timeout_at,
+};
+
+/// Orders that may wait. Each holds one request's bytes.
+const ORDERS: usize = 8;
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Took {
+    pub(crate) bytes: u64,
+    /// The other side has closed its input.
+    pub(crate) closed: bool,
+}
+
+#[derive(Debug)]
+struct Order {
+    bytes: Vec<u8>,
+    end: bool,
+    until: tokio::time::Instant,
+    answer: oneshot::Sender<Took>,
+}
+
+/// The keyboard of a job.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    orders: mpsc::Sender<Order>,
+    queue: Mutex<Option<mpsc::Receiver<Order>>>,
+}
+
+impl Feed {
+    pub(crate) fn new() -> Self {
+        let (orders, queue) = mpsc::channel(ORDERS);
+        Self {
+            orders,
+            queue: Mutex::new(Some(queue)),
+        }
+    }
+
+    /// Writes within `patience`; says how much the pipe took. `end` closes the input after that.
+    pub(crate) async fn write(&self, bytes: Vec<u8>, end: bool, patience: Duration) -> Took {
+        let until = tokio::time::Instant::now() + patience;
+        let (answer, answered) = oneshot::channel();
+        let none = Took {
+            bytes: 0,
+            closed: false,
+        };
+        let order = Order {
+            bytes,
+            end,
+            until,
+            answer,
+        };
+        match timeout_at(until, self.orders.send(order)).await {
+            Ok(Ok(())) => answered.await.unwrap_or(Took {
+                closed: true,
+                ..none
+            }),
+            Ok(Err(_)) => Took {
+                closed: true,
+                ..none
+            },
+            Err(_) => none,
+        }
+    }
+
+    /// Serves the queue until the input is closed by either side. `close` tells the keeper to close its copy:
+    /// the child sees no end of input while that one is open.
+    pub(crate) async fn serve(&self, input: OwnedFd, close: impl FnOnce()) {
+        let queue = self
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(mut queue) = queue else { return };
+        let Ok(input) = crate::ready::writable(input) else {
+            crate::log_line!("error", "an input could not be watched");
+            return close();
+        };
+        while let Some(order) = queue.recv().await {
+            let took = write(&input, &order.bytes, order.until).await;
+            let end = took.closed || (order.end && took.bytes == order.bytes.len() as u64);
+            if end {
+                queue.close();
+                drop(input);
+                close();
+                // The asker may be gone; its bytes are written all the same.
+                let _ = order.answer.send(took);
+                return;
+            }
+            let _ = order.answer.send(took);
+        }
+    }
+}
+
+async fn write(input: &AsyncFd<OwnedFd>, bytes: &[u8], until: tokio::time::Instant) -> Took {
+    let mut at = 0;
+    while at < bytes.len() {
+        let Ok(ready) = timeout_at(until, input.writable()).await else {
+            break;
+        };
+        let Ok(mut ready) = ready else {
+            return Took {
+                bytes: at as u64,
+                closed: true,
+            };
+        };
+        match ready.try_io(|fd| write_once(fd.get_ref(), &bytes[at..])) {
+            Ok(Ok(n)) => at += n,
+            Ok(Err(e)) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Ok(Err(_)) => {
+                return Took {
+                    bytes: at as u64,
+                    closed: true,
+                };
+            }
+            Err(_would_block) => {}
+        }
+    }
+    Took {
+        bytes: at as u64,
+        closed: false,
+    }
+}
+
+fn write_once(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<usize> {
+    // SAFETY: the slice is valid for its length and the descriptor is ours.
+    match unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) } {
+        n if n >= 0 => Ok(n as usize),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,142 @@
+//! The house: what every connection and every method shares. It starts lives; it lives none.
+
+use std::{path::PathBuf, sync::Arc};
+
+use ostler_proto::{
+    PROTOCOL, PROTOCOL_MIN, VERSION,
+    address::Folders,
+    limits,
+    methods::{HelloAnswer, Start},
+    refusal::Refusal,
+};
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    job::Job,
+    keeper::wire::Facts,
+    life::{self, Tools, plan},
+    process::link::JobFds,
+    registry::Registry,
+    session::Permit,
+};
+
+/// The one house of this process.
+pub(crate) struct House {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) tools: Tools,
+    pub(crate) folders: Folders,
+    /// Home directory from the password file.
+    pub(crate) home: PathBuf,
+    pub(crate) owner_key: String,
+    pub(crate) started_at: u64,
+    pub(crate) generation: u64,
+    pub(crate) keeper_pid: u32,
+    /// `splice`, or `read` where the kernel refuses the former.
+    pub(crate) byte_path: &'static str,
+    /// Somebody asked for the end; the daemon finishes it after the answer.
+    pub(crate) disposed: Notify,
+}
+
+impl House {
+    /// Says who answers.
+    pub(crate) fn hello(&self, owner: bool) -> HelloAnswer {
+        HelloAnswer {
+            protocol: PROTOCOL,
+            protocol_min: PROTOCOL_MIN,
+            version: VERSION.into(),
+            pid: std::process::id(),
+            keeper_pid: self.keeper_pid,
+            generation: self.generation,
+            owner,
+        }
+    }
+
+    /// Asks the keeper for the child of a new job and begins its life.
+    ///
+    /// # Errors
+    /// A refusal that leaves nothing behind.
+    pub(crate) fn launch(
+        self: &Arc<Self>,
+        job: &Arc<Job>,
+        permit: Permit,
+        start: &Start,
+        input: plan::Input,
+    ) -> Result<(), Refusal> {
+        let (request, file) = plan::fork_request(start, &job.spec, input);
+        let entry = self.tools.keeper.enter(job.spec.number);
+        let file = file.as_ref().map(std::os::fd::AsFd::as_fd);
+        if let Err(error) = self.tools.keeper.fork(job.spec.number, &request, file) {
+            self.tools.keeper.forget(job.spec.number);
+            job.publish(|s| s.over = true);
+            self.registry.release(job);
+            let words = format!("no descriptors for another job: {error}");
+            return Err(Refusal::limit("descriptors", 0, words, &[]));
+        }
+        self.adopt(job, entry.facts, None, permit);
+        Ok(())
+    }
+
+    /// Begins, or goes on with, the life of a job whose facts the keeper tells.
+    pub(crate) fn adopt(
+        self: &Arc<Self>,
+        job: &Arc<Job>,
+        facts: watch::Receiver<Facts>,
+        fds: Option<JobFds>,
+        permit: Permit,
+    ) {
+        let (tools, job, registry) = (
+            self.tools.clone(),
+            Arc::clone(job),
+            Arc::clone(&self.registry),
+        );
+        let house = Arc::clone(self);
+        tokio::spawn(async move {
+            let session = job.spec.session.id.clone();
+            life::live(tools, Arc::clone(&job), facts, fds, permit).await;
+            registry.trim(&session);
+            house.shorten_ledger();
+        });
+    }
+
+    fn shorten_ledger(&self) {
+        let ledger = &self.registry.ledger;
+        if !ledger.is_long() {
+            return;
+        }
+        let entries = self.registry.snapshot(self.started_at, self.generation);
+        let done = ledger.rewrite(&entries, |generation, file| {
+            if let Err(error) = self.tools.keeper.ledger(generation, file) {
+                crate::log_line!("error", "the keeper did not take the new ledger: {error}");
+            }
+        });
+        if let Err(error) = done {
+            crate::log_line!("warn", "the ledger stays long: {error}");
+        }
+    }
+
+    /// Stops every job, newest first, without waiting in between: one grace in all. Returns the jobs.
+    pub(crate) async fn stop_all(&self, grace_ms: u64, by: &str) -> Vec<Arc<Job>> {
+        self.registry.leave();
+        let mut jobs = self.registry.live();
+        jobs.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
+        for job in &jobs {
+            job.want_stop(grace_ms, crate::methods::asked(by, None));
+        }
+        for job in &jobs {
+            settled(job).await;
+        }
+        jobs
+    }
+}
+
+/// Waits until nothing is left of a stopped job, or its survivors are named.
+pub(crate) async fn settled(job: &Job) {
+    let mut status = job.watch();
+    // The sender lives in the job that the caller holds.
+    let _ = status
+        .wait_for(|s| s.over || s.stopped.as_ref().is_some_and(|x| x.done))
+        .await;
+}
+
+/// Longest time that a dispose may take: every grace, the force, and something for the scheduler.
+pub(crate) const DISPOSE: u64 = limits::GRACE_MAX + limits::FORCE_WAIT + 5_000;

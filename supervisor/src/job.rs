@@ -1,0 +1,451 @@
+//! A job: two cells and a log.
+//!
+//! Whoever wants something of a job raises *wanted*; whoever wants to know watches *status*; whoever wants
+//! output reads the *log* at a cursor. `life` alone writes the status. Nothing here starts, signals or
+//! reads a process.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, AtomicU64, Ordering},
+};
+
+use ostler_proto::{
+    job::{
+        Artifact, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, SpawnError, State,
+        Survivor, Tree,
+    },
+    methods::{OnLimit, Start},
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::{clock::Moment, feed::Feed, log::Log};
+
+/// A checked request, ready to become a job.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) start: Start,
+    pub(crate) args: Vec<String>,
+    pub(crate) cwd: String,
+    pub(crate) candidates: Vec<String>,
+    pub(crate) accepted: Moment,
+    pub(crate) bound: bool,
+    pub(crate) key_of: u64,
+}
+
+/// What a job is, from its acceptance on. It travels in the fork request, so that the child and this record
+/// come into being in one step. It holds no value of a variable: those may be secrets.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// Number in this house: the job word on the wire to the keeper and in the cookie.
+    pub(crate) number: u64,
+    pub(crate) id: String,
+    pub(crate) process_id: String,
+    pub(crate) kind: Kind,
+    pub(crate) session: SessionRef,
+    pub(crate) name: Option<String>,
+    pub(crate) args: Vec<String>,
+    pub(crate) cwd: String,
+    /// Files that the child tries to execute, in order.
+    pub(crate) candidates: Vec<String>,
+    pub(crate) accepted: Moment,
+    /// Monotonic time at which the time limit passes.
+    pub(crate) timeout_at: Option<u64>,
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) grace_ms: u64,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) on_limit: OnLimit,
+    pub(crate) ok: Vec<i32>,
+    pub(crate) side_effect: Option<String>,
+    pub(crate) key: Option<String>,
+    /// Hash of the parameters that came with the key.
+    pub(crate) key_of: u64,
+    pub(crate) stdin_open: bool,
+    /// The tree ends with its request, until it is detached.
+    pub(crate) bound: bool,
+    /// Where output goes that leaves the ring.
+    pub(crate) spill: Option<String>,
+    pub(crate) slot: u32,
+}
+
+/// How much is wanted of a job. Only rises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Level {
+    Run,
+    Stop,
+    Kill,
+}
+
+/// Why somebody wants the end of a job; decides the outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cause {
+    Asked,
+    Timeout,
+    OutputLimit,
+}
+
+/// Who wanted it first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Who {
+    pub(crate) cause: Cause,
+    pub(crate) by: String,
+    pub(crate) reason: Option<String>,
+}
+
+/// The *wanted* cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) level: Level,
+    /// Monotonic time from which force is allowed; only falls.
+    pub(crate) force_at: u64,
+    /// The first one stays.
+    pub(crate) who: Option<Who>,
+    /// When it first rose.
+    pub(crate) since: u64,
+}
+
+impl Wanted {
+    fn raise(&mut self, level: Level, force_at: u64, who: Who, now: u64) -> bool {
+        let before = (self.level, self.force_at);
+        if self.level == Level::Run {
+            self.since = now;
+        }
+        self.level = self.level.max(level);
+        self.force_at = self.force_at.min(force_at);
+        self.who.get_or_insert(who);
+        before != (self.level, self.force_at)
+    }
+}
+
+/// What the stop of a tree has done so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stopped {
+    /// Members signalled or found, in order of appearance.
+    pub(crate) seen: Vec<u32>,
+    pub(crate) forced: u32,
+    pub(crate) survivors: Vec<Survivor>,
+    /// Nothing is left, or the survivors are named.
+    pub(crate) done: bool,
+    pub(crate) took_ms: u64,
+}
+
+/// The result. Never changes once published.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Finished {
+    pub(crate) outcome: Outcome,
+    pub(crate) detail: Option<OutcomeDetail>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<String>,
+    pub(crate) spawn_error: Option<SpawnError>,
+    pub(crate) at: Moment,
+    pub(crate) at_exit: u64,
+    /// Bytes lost by then.
+    pub(crate) lost: u64,
+    pub(crate) held_by: Option<u32>,
+    pub(crate) pid: Option<u32>,
+    pub(crate) resolved: Option<String>,
+    pub(crate) cpu_ms: u64,
+    /// Texts, kept here only where later output could push them out of the ring.
+    pub(crate) texts: Option<Texts>,
+}
+
+/// Head and tail of both streams.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Texts {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) stdout_cut: bool,
+    pub(crate) stderr_cut: bool,
+    pub(crate) replaced: u64,
+}
+
+/// The *status* cell.
+#[derive(Debug, Clone)]
+pub(crate) struct Status {
+    pub(crate) state: State,
+    pub(crate) pid: Option<u32>,
+    pub(crate) start_time: u64,
+    pub(crate) resolved: Option<String>,
+    /// Members left after the end.
+    pub(crate) left: u32,
+    pub(crate) finished: Option<Arc<Finished>>,
+    pub(crate) stopped: Option<Stopped>,
+    /// No member is left and nothing more can come.
+    pub(crate) over: bool,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) spec: Spec,
+    pub(crate) log: Arc<Log>,
+    pub(crate) rung: &'static str,
+    wanted: watch::Sender<Wanted>,
+    status: watch::Sender<Status>,
+    last_output: AtomicU64,
+    /// Keyboard of the job, where there is one.
+    pub(crate) feed: Option<Feed>,
+    /// The tree ends with its last request.
+    bound: watch::Sender<bool>,
+    /// Requests that hold a foreground run.
+    holders: AtomicU32,
+}
+
+impl Job {
+    pub(crate) fn new(spec: Spec, log: Arc<Log>, rung: &'static str, feed: Option<Feed>) -> Self {
+        let wanted = Wanted {
+            level: Level::Run,
+            force_at: u64::MAX,
+            who: None,
+            since: 0,
+        };
+        let status = Status {
+            state: State::Starting,
+            pid: None,
+            start_time: 0,
+            resolved: None,
+            left: 0,
+            finished: None,
+            stopped: None,
+            over: false,
+        };
+        Self {
+            last_output: AtomicU64::new(spec.accepted.mono),
+            log,
+            rung,
+            wanted: watch::Sender::new(wanted),
+            status: watch::Sender::new(status),
+            feed,
+            bound: watch::Sender::new(spec.bound),
+            holders: AtomicU32::new(0),
+            spec,
+        }
+    }
+
+    /// Raises *wanted*. Repeats are free; an earlier force time wins; the first cause stays.
+    ///
+    /// `grace_ms` is counted from now; 0 forces at once.
+    pub(crate) fn want_stop(&self, grace_ms: u64, who: Who) -> bool {
+        let now = crate::clock::mono();
+        let level = if grace_ms == 0 {
+            Level::Kill
+        } else {
+            Level::Stop
+        };
+        self.wanted
+            .send_if_modified(|w| w.raise(level, now.saturating_add(grace_ms), who, now))
+    }
+
+    /// Puts back what an earlier supervisor had been asked.
+    pub(crate) fn restore_wanted(&self, wanted: Wanted) {
+        self.wanted.send_replace(wanted);
+    }
+
+    pub(crate) fn wanted(&self) -> watch::Receiver<Wanted> {
+        self.wanted.subscribe()
+    }
+
+    /// The status cell for readers. Read it as a level: a state may be jumped over.
+    pub(crate) fn watch(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    pub(crate) fn status(&self) -> watch::Ref<'_, Status> {
+        self.status.borrow()
+    }
+
+    /// For `life` alone.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(change);
+    }
+
+    /// For `pump` alone.
+    pub(crate) fn saw_output(&self) {
+        self.last_output
+            .store(crate::clock::mono(), Ordering::Relaxed);
+    }
+
+    /// Monotonic time of the last output, or of the acceptance.
+    pub(crate) fn last_output(&self) -> u64 {
+        self.last_output.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        !self.status().over
+    }
+
+    /// A request begins to hold a foreground run.
+    pub(crate) fn claim(&self) {
+        self.holders.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A request lets go. True when it was the last one of a run that is still bound to its request.
+    pub(crate) fn unclaim(&self) -> bool {
+        self.holders.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_bound()
+    }
+
+    /// The run goes on without its request from here. True when it was bound.
+    pub(crate) fn unbind(&self) -> bool {
+        self.bound.send_if_modified(std::mem::take)
+    }
+
+    pub(crate) fn is_bound(&self) -> bool {
+        *self.bound.borrow()
+    }
+
+    pub(crate) fn watch_bound(&self) -> watch::Receiver<bool> {
+        self.bound.subscribe()
+    }
+
+    /// The row of a list: cells only, nobody is asked.
+    pub(crate) fn row(&self) -> Row {
+        let status = self.status().clone();
+        let finished = status.finished.as_deref();
+        let outcome = finished.map(|f| f.outcome);
+        let exit_code = finished.and_then(|f| f.exit_code);
+        Row {
+            id: self.spec.id.clone(),
+            process_id: self.spec.process_id.clone(),
+            session: self.spec.session.clone(),
+            kind: self.spec.kind,
+            name: self.spec.name.clone(),
+            state: status.state,
+            outcome,
+            outcome_detail: self.detail(&status),
+            exit_code,
+            signal: finished.and_then(|f| f.signal.clone()),
+            ok: outcome.map(|o| o == Outcome::Exited && self.is_expected(exit_code)),
+            timed_out: outcome == Some(Outcome::TimedOut),
+            cancelled: outcome == Some(Outcome::Stopped),
+            spawn_error: finished.and_then(|f| f.spawn_error.clone()),
+            pid: status.pid,
+            executable: self.spec.args.first().cloned().unwrap_or_default(),
+            resolved_path: status.resolved.clone(),
+            args: self.spec.args.clone(),
+            cwd: self.spec.cwd.clone(),
+            started_at: self.spec.accepted.wall,
+            finished_at: finished.map(|f| self.finished_wall(f)),
+            duration_ms: finished.map(|f| f.at.mono.saturating_sub(self.spec.accepted.mono)),
+            slept_ms: self
+                .spec
+                .accepted
+                .slept_until(&finished.map_or_else(Moment::now, |f| f.at)),
+            encoding: "utf-8".into(),
+            replaced: finished.and_then(|f| f.texts.as_ref()).map(|t| t.replaced),
+            artifacts: self.artifacts(),
+            output: self.output(finished),
+            tree: Tree {
+                rung: self.rung.into(),
+                left: status.left,
+                ..Tree::default()
+            },
+        }
+    }
+
+    /// A wall clock that was set back must not end a job before it began: the monotonic duration decides.
+    fn finished_wall(&self, finished: &Finished) -> u64 {
+        let a = &self.spec.accepted;
+        a.wall + finished.at.mono.saturating_sub(a.mono) + a.slept_until(&finished.at)
+    }
+
+    fn is_expected(&self, code: Option<i32>) -> bool {
+        let ok = &self.spec.ok;
+        code.is_some_and(|c| {
+            if ok.is_empty() {
+                c == 0
+            } else {
+                ok.contains(&c)
+            }
+        })
+    }
+
+    /// Detail of the outcome, or of a stop that has not ended everything.
+    fn detail(&self, status: &Status) -> Option<OutcomeDetail> {
+        if let Some(finished) = &status.finished {
+            return finished.detail.clone();
+        }
+        let survivors = status
+            .stopped
+            .as_ref()
+            .map(|s| s.survivors.clone())
+            .unwrap_or_default();
+        let wanted = self.wanted.borrow();
+        let who = wanted.who.as_ref()?;
+        Some(OutcomeDetail {
+            by: Some(who.by.clone()),
+            reason: who.reason.clone(),
+            survivors,
+            ..OutcomeDetail::default()
+        })
+    }
+
+    fn artifacts(&self) -> Vec<Artifact> {
+        let Some(path) = self.log.spill_path() else {
+            return Vec::new();
+        };
+        let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
+        vec![Artifact {
+            kind: "log".into(),
+            path: path.display().to_string(),
+            bytes,
+        }]
+    }
+
+    /// Offset of the oldest byte that is kept: the spill begins with the first one.
+    pub(crate) fn oldest(&self) -> u64 {
+        if self.log.spill_path().is_some() {
+            0
+        } else {
+            self.log.head()
+        }
+    }
+
+    fn output(&self, finished: Option<&Finished>) -> Output {
+        let spill = self.log.spill_path();
+        Output {
+            start: self.oldest(),
+            end: self.log.end(),
+            at_exit: finished.map(|f| f.at_exit),
+            lost: self.log.lost(),
+            spill: spill.map(|p| p.display().to_string()),
+            spill_stopped: self.log.spill_failure(),
+            held_by: finished.and_then(|f| f.held_by),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(by: &str) -> Who {
+        Who {
+            cause: Cause::Asked,
+            by: by.into(),
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn wanted_only_rises_and_its_first_cause_stays() {
+        let mut w = Wanted {
+            level: Level::Run,
+            force_at: u64::MAX,
+            who: None,
+            since: 0,
+        };
+        assert!(w.raise(Level::Stop, 100, who("a"), 1));
+        assert!(
+            !w.raise(Level::Stop, 200, who("b"), 2),
+            "a later deadline changes nothing"
+        );
+        assert!(
+            w.raise(Level::Stop, 50, who("b"), 2),
+            "a shorter one shortens"
+        );
+        assert!(w.raise(Level::Kill, 60, who("c"), 3));
+        assert!(!w.raise(Level::Stop, 70, who("d"), 4));
+        assert_eq!((w.level, w.force_at, w.since), (Level::Kill, 50, 1));
+        assert_eq!(w.who, Some(who("a")));
+    }
+}

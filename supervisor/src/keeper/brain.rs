@@ -1,0 +1,388 @@
+//! The supervisor's process: started, watched, started again, and at last let go.
+//!
+//! The keeper acts on its death, never on a closed socket alone: two supervisors on one
+//! pipe would be worse than none. There is no regular ping; a client that gets no answer
+//! asks with SIGUSR1, and only then is looked after a hung one.
+
+use super::kernel::{self, Whom};
+use super::tell::Notice;
+use super::turn::{Finish, Keeper, Token};
+use super::wire::{self, Message};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+/// A supervisor that dies this many times without having been steady is given up.
+const MOST_ATTEMPTS: u32 = 6;
+/// The wait before the third attempt; it doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// How long a supervisor may live on after its end of the socket is closed.
+const CLOSED_WAIT: Duration = Duration::from_secs(1);
+/// How long it may take for an orderly end that the keeper was asked for.
+const END_WAIT: Duration = Duration::from_secs(10);
+/// How long it may take to answer a ping.
+const PING_WAIT: Duration = Duration::from_secs(5);
+/// How long after its exec it is not suspected at all.
+const YOUNG: Duration = Duration::from_secs(30);
+
+/// Why this supervisor was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Why {
+    #[default]
+    First = 0,
+    Crash = 1,
+    Upgrade = 2,
+}
+
+struct Process {
+    pid: i32,
+    pidfd: OwnedFd,
+    begun: Instant,
+}
+
+/// Somebody asked whether it is alive.
+struct Ping {
+    until: Instant,
+    /// It was found stopped, continued, and asked once more.
+    again: bool,
+}
+
+/// All about the supervisor.
+#[derive(Default)]
+pub(super) struct Brain {
+    process: Option<Process>,
+    pub(super) wire: Option<OwnedFd>,
+    pub(super) attempt: u32,
+    pub(super) why: Why,
+    pub(super) ready: bool,
+    pub(super) restoring: Option<u64>,
+    pub(super) restoring_deaths: u32,
+    /// It has ended, but a tracer has the status.
+    pub(super) withheld: bool,
+    leaves: Option<(u64, String)>,
+    start_at: Option<Instant>,
+    kill_at: Option<Instant>,
+    end_at: Option<Instant>,
+    ping: Option<Ping>,
+    pings: u32,
+}
+
+impl Brain {
+    pub(super) fn is(&self, pid: i32) -> bool {
+        self.process.as_ref().is_some_and(|it| it.pid == pid)
+    }
+
+    /// The nearest time at which something is to be done.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let ping = self.ping.as_ref().map(|ping| ping.until);
+        let all = [self.start_at, self.kill_at, self.end_at, ping];
+        all.into_iter().flatten().min()
+    }
+
+    /// It has run well: the crashes before it do not count any more.
+    pub(super) fn steady(&mut self) {
+        self.attempt = 1;
+        self.restoring_deaths = 0;
+    }
+
+    /// It answers, so it is alive.
+    pub(super) fn answered(&mut self) {
+        self.ping = None;
+    }
+
+    fn kill(&self) {
+        if let Some(process) = &self.process {
+            // It may be dead already.
+            let _ = kernel::signal(process.pidfd.as_fd(), libc::SIGKILL);
+        }
+    }
+}
+
+impl Keeper {
+    /// Starts the supervisor, as attempt 1 or the next one.
+    pub(super) fn start_supervisor(&mut self) {
+        self.brain.start_at = None;
+        self.brain.attempt += 1;
+        if let Err(error) = self.try_start_supervisor() {
+            let text = format!("the supervisor cannot be started: {error}");
+            self.house.log("ERROR", &text);
+            self.start_later(&text);
+        }
+    }
+
+    fn try_start_supervisor(&mut self) -> io::Result<()> {
+        let (ours, theirs) = kernel::packet_pair()?;
+        let ours = kernel::lift(ours)?;
+        let theirs = kernel::lift(theirs)?;
+        let (pid, pidfd) = self.execute(&theirs)?;
+        let pidfd = kernel::lift_or_keep(pidfd);
+        // Known before it is watched: if watching fails it must not be taken for a stray.
+        let watched = self
+            .epoll
+            .add(pidfd.as_fd(), libc::EPOLLIN, Token::Supervisor.pack())
+            .and_then(|()| {
+                self.epoll
+                    .add(ours.as_fd(), libc::EPOLLIN, Token::Wire.pack())
+            });
+        if watched.is_err() {
+            let _ = kernel::signal(pidfd.as_fd(), libc::SIGKILL);
+            return watched;
+        }
+        self.brain.process = Some(Process {
+            pid,
+            pidfd,
+            begun: Instant::now(),
+        });
+        self.brain.wire = Some(ours);
+        self.notice(Notice::Hello);
+        self.tell();
+        Ok(())
+    }
+
+    /// Forks and executes the image that is held open, so that a restarted supervisor is
+    /// always of the keeper's own version, even when the file is gone.
+    fn execute(&self, wire: &OwnedFd) -> io::Result<(i32, OwnedFd)> {
+        let words = self.house.options.supervise.iter();
+        let argv: Vec<CString> = words
+            .map(|word| CString::new(word.as_bytes()))
+            .collect::<Result<_, _>>()?;
+        let mut pointers: Vec<_> = argv.iter().map(|word| word.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        let image = self.house.image.as_raw_fd();
+        // SAFETY: the keeper has one thread; the child makes only the calls below. The
+        // environment is ours, and nobody changes it.
+        unsafe {
+            if let Some(made) = kernel::clone(0)? {
+                return Ok(made);
+            }
+            kernel::unmask();
+            // All other descriptors close themselves at the exec.
+            libc::dup2(wire.as_raw_fd(), 3);
+            libc::syscall(
+                libc::SYS_execveat,
+                image,
+                c"".as_ptr(),
+                pointers.as_ptr(),
+                environ,
+                libc::AT_EMPTY_PATH,
+            );
+            libc::_exit(127)
+        }
+    }
+
+    /// The supervisor's pidfd is readable.
+    pub(super) fn supervisor_ended(&mut self) {
+        let Some(process) = &self.brain.process else {
+            return;
+        };
+        let Ok(Some(seen)) = kernel::wait(Whom::Pidfd(process.pidfd.as_fd()), true) else {
+            let ended = kernel::readable([process.pidfd.as_fd()], Duration::ZERO);
+            if matches!(ended, Ok([true])) {
+                // A tracer withholds it; looked at again when a child has changed. Left
+                // in the set, the level-triggered entry would spin.
+                self.epoll.remove(process.pidfd.as_fd());
+                self.brain.withheld = true;
+            }
+            return;
+        };
+        self.brain.withheld = false;
+        // What it had sent before it died is carried out: it may be its farewell.
+        self.take_last_orders();
+        if let Some(process) = self.brain.process.take() {
+            self.epoll.remove(process.pidfd.as_fd());
+            let _ = kernel::wait(Whom::Pidfd(process.pidfd.as_fd()), false);
+        }
+        self.wire_gone();
+        self.brain.kill_at = None;
+        self.brain.ping = None;
+        self.brain.ready = false;
+        let how = match (seen.code, seen.signal) {
+            (Some(code), _) => format!("ended with code {code}"),
+            (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),
+        };
+        self.after_supervisor(&how);
+    }
+
+    fn after_supervisor(&mut self, how: &str) {
+        self.note_restoring();
+        match self.brain.leaves.take() {
+            Some((wire::LEAVE_UPGRADE, _)) => {
+                self.brain.why = Why::Upgrade;
+                self.brain.attempt = 0;
+                self.start_supervisor();
+            }
+            Some((wire::LEAVE_REFUSE, reason)) => self.finish = Some(Finish { reason }),
+            Some(_) => {
+                let reason = String::new();
+                self.finish = Some(Finish { reason });
+            }
+            None if self.brain.end_at.is_some() => {
+                let reason = String::new();
+                self.finish = Some(Finish { reason });
+            }
+            None => {
+                self.brain.why = Why::Crash;
+                let text = format!("the supervisor {how}");
+                self.house.log("ERROR", &text);
+                self.start_later(&text);
+            }
+        }
+    }
+
+    /// Who died while restoring a job, and how often in a row.
+    fn note_restoring(&mut self) {
+        let job = self.house.take_restoring();
+        let same = job.is_some() && job == self.brain.restoring;
+        self.brain.restoring_deaths = match job {
+            Some(_) if same => self.brain.restoring_deaths + 1,
+            Some(_) => 1,
+            None => 0,
+        };
+        self.brain.restoring = job;
+    }
+
+    /// The next attempt: at once, after a wait, or never.
+    fn start_later(&mut self, text: &str) {
+        let next = self.brain.attempt + 1;
+        if next >= MOST_ATTEMPTS {
+            let reason = format!("{text}, {} times in a row", self.brain.attempt);
+            self.finish = Some(Finish { reason });
+        } else if next <= 2 {
+            self.start_supervisor();
+        } else {
+            self.brain.start_at = Some(Instant::now() + FIRST_WAIT * (1 << (next - 3)));
+        }
+    }
+
+    /// The other end of the socket is closed. That alone proves nothing, so it gets a second.
+    pub(super) fn wire_lost(&mut self) {
+        self.wire_gone();
+        if self.brain.process.is_some() {
+            let at = Instant::now() + CLOSED_WAIT;
+            self.brain.kill_at = Some(self.brain.kill_at.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    fn wire_gone(&mut self) {
+        if let Some(wire) = self.brain.wire.take() {
+            self.epoll.remove(wire.as_fd());
+        }
+        self.tell_nothing();
+    }
+
+    /// LEAVE: it will exit, and what is to come after it.
+    pub(super) fn supervisor_leaves(&mut self, message: Message) {
+        let why = message.frame.args[0];
+        if why == wire::LEAVE_UPGRADE {
+            let image = message.files.into_iter().next();
+            let Some(image) = image else {
+                let text = "no image came along";
+                self.notice(Notice::Error(message.frame, wire::ERROR_MALFORMED, text));
+                return;
+            };
+            self.house.image = kernel::lift_or_keep(image);
+        }
+        // One that does not leave by itself is killed; for an upgrade that loses nothing.
+        let upgrade = why == wire::LEAVE_UPGRADE;
+        let patience = if upgrade { CLOSED_WAIT } else { END_WAIT };
+        self.brain.kill_at = Some(Instant::now() + patience);
+        let reason = String::from_utf8_lossy(&message.payload).into_owned();
+        self.brain.leaves = Some((why, reason));
+    }
+
+    /// TERM, INT or HUP came to the keeper.
+    pub(super) fn asked_to_end(&mut self, number: i32) {
+        self.house
+            .log("INFO", &format!("asked to end by signal {number}"));
+        if self.brain.process.is_none() {
+            let reason = String::new();
+            self.finish = Some(Finish { reason });
+        } else if self.brain.end_at.is_none() {
+            self.brain.end_at = Some(Instant::now() + END_WAIT);
+            self.notice(Notice::Term(number));
+        }
+    }
+
+    /// A client got no answer (SIGUSR1).
+    pub(super) fn look_after_supervisor(&mut self) {
+        if !self.house.reachable() {
+            match self.house.rebind() {
+                Ok(()) => self.notice(Notice::Listener),
+                Err(reason) => self
+                    .house
+                    .log("ERROR", &format!("not bound again: {reason}")),
+            }
+        }
+        let old = |process: &Process| process.begun.elapsed() >= YOUNG;
+        let suspect = self.brain.ready && self.brain.process.as_ref().is_some_and(old);
+        if suspect && self.brain.ping.is_none() {
+            self.ping(false);
+        }
+    }
+
+    fn ping(&mut self, again: bool) {
+        let until = Instant::now() + PING_WAIT;
+        self.brain.ping = Some(Ping { until, again });
+        self.brain.pings += 1;
+        self.notice(Notice::Ping(self.brain.pings));
+    }
+
+    /// Does what is due.
+    pub(super) fn see_deadlines(&mut self, now: Instant) {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.brain.start_at) {
+            self.start_supervisor();
+        }
+        if due(self.brain.kill_at) {
+            self.brain.kill_at = None;
+            self.brain.kill();
+        }
+        if due(self.brain.end_at) {
+            // It is killed with everything else.
+            let reason = String::new();
+            self.finish = Some(Finish { reason });
+        }
+        if due(self.brain.ping.as_ref().map(|ping| ping.until)) {
+            self.unanswered();
+        }
+    }
+
+    /// No answer to a ping: traced is left alone, stopped is continued once, hung is killed.
+    fn unanswered(&mut self) {
+        let Some(ping) = self.brain.ping.take() else {
+            return;
+        };
+        let Some(process) = &self.brain.process else {
+            return;
+        };
+        let (state, traced) = state(process.pid);
+        if traced {
+            return;
+        }
+        if state == 'T' && !ping.again {
+            let _ = kernel::signal(process.pidfd.as_fd(), libc::SIGCONT);
+            return self.ping(true);
+        }
+        self.house
+            .log("ERROR", "the supervisor does not answer and is replaced");
+        self.brain.kill();
+    }
+}
+
+/// State letter of a process and whether somebody traces it.
+fn state(pid: i32) -> (char, bool) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.map_or("", str::trim)
+    };
+    let letter = value("State:").chars().next().unwrap_or('?');
+    (letter, !matches!(value("TracerPid:"), "" | "0"))
+}
+
+unsafe extern "C" {
+    /// The process's environment, as the C library keeps it.
+    static environ: *const *const libc::c_char;
+}

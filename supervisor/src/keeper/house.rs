@@ -1,0 +1,483 @@
+//! From a started process to a house that stands: lock, socket, memory, the way out.
+//!
+//! Owns what lives as long as the keeper. Runs once, top to bottom, before the loop;
+//! every failure on the way is one line on the ready pipe and in the lock file.
+
+use super::brain::Brain;
+use super::cookie;
+use super::fork::Defaults;
+use super::kernel::{self, check};
+use super::shape;
+use super::turn::Keeper;
+use super::wire::Limit;
+use std::ffi::{CStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Longest path that fits a socket address, its closing zero left out.
+const LONGEST_SOCKET: usize = 107;
+
+/// Clients that may wait to be accepted while the supervisor is being restarted.
+const BACKLOG: libc::c_int = 1024;
+
+/// How to run a keeper.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where clients connect.
+    pub socket: PathBuf,
+    /// The lock that keeper and supervisor hold for life.
+    pub house_lock: PathBuf,
+    /// Where the log is.
+    pub state_dir: PathBuf,
+    /// The house's number in cookies, 30 bits.
+    pub instance: u32,
+    /// The supervisor's arguments, its own name first.
+    pub supervise: Vec<OsString>,
+    /// The supervisor's program; `None` is our own image.
+    pub image: Option<PathBuf>,
+    /// Stay the process that was started.
+    pub foreground: bool,
+}
+
+/// What lives as long as the keeper.
+pub(super) struct House {
+    pub(super) options: Options,
+    pub(super) lock: File,
+    pub(super) bound: Bound,
+    pub(super) image: OwnedFd,
+    pub(super) arena: OwnedFd,
+    pub(super) headers: OwnedFd,
+    pub(super) slots: u64,
+    pub(super) ledger: OwnedFd,
+    pub(super) generation: u64,
+    pub(super) scratch: Vec<(OwnedFd, OwnedFd)>,
+    pub(super) defaults: Defaults,
+    /// The list of our children; missing without `/proc`.
+    children: Option<File>,
+    /// Where the starting client waits for one line.
+    ready: Option<File>,
+}
+
+/// Runs a keeper until its house is gone. Standard output is where the starting client
+/// waits for `ready` or `failed: REASON`.
+///
+/// Must be called before anything else of the process has made a thread or opened a file:
+/// every descriptor above 2 is closed.
+pub fn run(options: Options) -> ExitCode {
+    kernel::default_signals();
+    let opened = kernel::close_from(3, 0).and_then(|()| take_standard_files(options.foreground));
+    let Ok(mut ready) = opened else {
+        return ExitCode::FAILURE;
+    };
+    let lock = match begin(&options) {
+        Ok(lock) => lock,
+        Err(reason) => {
+            // The starting client may be gone; there is nobody else to tell.
+            let _ = writeln!(ready, "failed: {reason}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if !options.foreground && !detach() {
+        return ExitCode::SUCCESS;
+    }
+    match stand(options, &lock, &ready) {
+        Ok(keeper) => {
+            // The starting client reads to the end of file; the house has its own copy.
+            drop((ready, lock));
+            keeper.run()
+        }
+        Err(reason) => {
+            let _ = writeln!(ready, "failed: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Points 0, 1 and (in the background) 2 at the null device; keeps what was 1.
+fn take_standard_files(foreground: bool) -> io::Result<File> {
+    let null = loop {
+        let null = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")?;
+        if null.as_raw_fd() > 2 {
+            break null;
+        }
+        // One of the three was closed; it stays filled.
+        std::mem::forget(null);
+    };
+    let ready = io::stdout().as_fd().try_clone_to_owned()?;
+    let targets = if foreground { 0..=1 } else { 0..=2 };
+    for target in targets {
+        // SAFETY: both are open; these three belong to the process as a whole.
+        check(unsafe { libc::dup2(null.as_raw_fd(), target) }.into())?;
+    }
+    Ok(File::from(kernel::lift(ready)?))
+}
+
+/// Everything that can fail while the starting client still is our parent.
+fn begin(options: &Options) -> Result<File, String> {
+    probe().map_err(|error| format!("the kernel is too old, 5.10 is needed: {error}"))?;
+    let length = options.socket.as_os_str().len();
+    if length > LONGEST_SOCKET {
+        return Err(format!(
+            "the socket path is {length} bytes long, at most {LONGEST_SOCKET} are possible: {}",
+            options.socket.display()
+        ));
+    }
+    take_lock(&options.house_lock)
+}
+
+/// `close_range` has been used already; this asks for waiting by pidfd.
+fn probe() -> io::Result<()> {
+    // SAFETY: nothing is written, the descriptor does not exist.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_waitid,
+            libc::P_PIDFD,
+            1_000_000_000,
+            std::ptr::null_mut::<libc::siginfo_t>(),
+            libc::WEXITED | libc::WNOHANG,
+            std::ptr::null_mut::<libc::rusage>(),
+        )
+    };
+    match check(answer) {
+        Err(error) if error.raw_os_error() == Some(libc::EBADF) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Takes the house lock or says who has it.
+fn take_lock(path: &Path) -> Result<File, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    loop {
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(failed)?;
+        // SAFETY: plain call on an open descriptor.
+        let taken = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        if let Err(error) = check(taken.into()) {
+            if error.kind() == io::ErrorKind::WouldBlock {
+                return Err(held_by(&mut lock));
+            }
+            return Err(failed(error));
+        }
+        let ours = lock.metadata().map_err(failed)?;
+        // The file may have been replaced between open and lock; then the lock says nothing.
+        if std::fs::metadata(path).is_ok_and(|there| same(&there, &ours)) {
+            let lock = kernel::lift(lock.into()).map_err(failed)?;
+            return Ok(lock.into());
+        }
+    }
+}
+
+fn held_by(lock: &mut File) -> String {
+    let mut text = String::new();
+    // What cannot be read or understood is an unknown holder.
+    let _ = lock.read_to_string(&mut text);
+    let line: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+    let pid = line.as_ref().and_then(|line| line["pid"].as_u64());
+    match pid {
+        Some(pid) => format!("house.lock is held by pid {pid}"),
+        None => "house.lock is held by another process".into(),
+    }
+}
+
+fn same(one: &std::fs::Metadata, other: &std::fs::Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Leaves the starting client's session. False in the process that is to exit.
+fn detach() -> bool {
+    // SAFETY: the process has one thread.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: plain calls; a new child is no group leader, so the first succeeds.
+            unsafe { libc::setsid() };
+            true
+        }
+        // Failing to fork: go on as we are, which is worse only for the terminal's hang-up.
+        -1 => true,
+        _ => false,
+    }
+}
+
+/// Builds the house around the lock.
+fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> {
+    let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let signals = kernel::signals()
+        .and_then(kernel::lift)
+        .map_err(failed("signals cannot be taken"))?;
+    std::env::set_current_dir("/").map_err(failed("/ cannot be entered"))?;
+    // SAFETY: plain call.
+    let umask = unsafe { libc::umask(0o077) } as u32;
+    let limits = raise_limits();
+    let image = open_image(&options).map_err(failed("the supervisor's image cannot be opened"))?;
+    // SAFETY: plain call. Without it escaped grandchildren go to init; it cannot fail here.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    let rung = cookie::claim(options.instance);
+    let (arena, headers, slots) = memory().map_err(failed("memory files cannot be made"))?;
+    let defaults = Defaults {
+        umask,
+        limits,
+        instance: options.instance,
+        rung,
+        oom: oom(),
+    };
+    let house = House {
+        bound: bind(&options.socket)?,
+        lock: again(lock).map_err(failed("the lock cannot be kept"))?,
+        ready: Some(again(ready).map_err(failed("the ready pipe cannot be kept"))?),
+        image,
+        arena,
+        headers,
+        slots,
+        ledger: ledger().map_err(failed("the ledger cannot be made"))?,
+        generation: 0,
+        scratch: scratch().map_err(failed("scratch pipes cannot be made"))?,
+        defaults,
+        children: children_file(),
+        options,
+    };
+    house
+        .describe("")
+        .map_err(failed("house.lock cannot be written"))?;
+    Keeper::new(house, signals, Brain::default()).map_err(failed("events cannot be watched"))
+}
+
+/// The same open file, up where long-lived descriptors are.
+fn again(file: &File) -> io::Result<File> {
+    kernel::lift(file.try_clone()?.into()).map(File::from)
+}
+
+fn open_image(options: &Options) -> io::Result<OwnedFd> {
+    let path = options.image.as_deref();
+    let path = path.unwrap_or(Path::new("/proc/self/exe"));
+    kernel::lift(File::open(path)?.into())
+}
+
+/// Raises what a keeper of many jobs needs; returns what was before, for the jobs.
+fn raise_limits() -> Vec<Limit> {
+    let mut before = Vec::new();
+    for resource in [libc::RLIMIT_NOFILE, libc::RLIMIT_FSIZE] {
+        let Ok(limit) = kernel::limit_of(0, resource) else {
+            continue;
+        };
+        before.push(Limit {
+            resource,
+            soft: limit.rlim_cur,
+            hard: limit.rlim_max,
+        });
+        // Soft up to hard is always allowed.
+        let _ = kernel::set_limit(
+            resource,
+            libc::rlimit64 {
+                rlim_cur: limit.rlim_max,
+                rlim_max: limit.rlim_max,
+            },
+        );
+    }
+    before
+}
+
+/// What a job's `oom_score_adj` is to be: 100 more than ours.
+fn oom() -> Vec<u8> {
+    let text = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    let ours: i32 = text.trim().parse().unwrap_or(0);
+    (ours + 100).min(1000).to_string().into_bytes()
+}
+
+/// Rings and headers, sealed so that nobody can pull the ground away under a mapping.
+fn memory() -> io::Result<(OwnedFd, OwnedFd, u64)> {
+    let mut slots = shape::SLOTS;
+    let arena = loop {
+        match sized(c"ostler-arena", slots * shape::SLOT) {
+            Ok(arena) => break arena,
+            Err(error) if slots == 1 => return Err(error),
+            Err(_) => slots /= 2,
+        }
+    };
+    let headers = sized(c"ostler-headers", shape::CONTROL + slots * shape::HEADER)?;
+    Ok((arena, headers, slots))
+}
+
+fn sized(name: &CStr, length: u64) -> io::Result<OwnedFd> {
+    let file = File::from(kernel::memfd(name)?);
+    file.set_len(length)?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    kernel::seal(file.as_fd(), seals)?;
+    kernel::lift(file.into())
+}
+
+fn ledger() -> io::Result<OwnedFd> {
+    kernel::memfd(c"ostler-ledger").and_then(kernel::lift)
+}
+
+fn scratch() -> io::Result<Vec<(OwnedFd, OwnedFd)>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (0..cores.clamp(1, shape::SCRATCH_PIPES))
+        .map(|_| {
+            let (reading, writing) = kernel::pipe(libc::O_NONBLOCK)?;
+            Ok((kernel::lift(reading)?, kernel::lift(writing)?))
+        })
+        .collect()
+}
+
+fn children_file() -> Option<File> {
+    let pid = std::process::id();
+    let file = File::open(format!("/proc/self/task/{pid}/children")).ok()?;
+    kernel::lift(file.into()).ok().map(File::from)
+}
+
+/// The listening socket and which file it is.
+pub(super) struct Bound {
+    pub(super) listener: OwnedFd,
+    device: u64,
+    inode: u64,
+}
+
+/// Binds beside the path and renames over it: who sees the socket can connect to it.
+fn bind(path: &Path) -> Result<Bound, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            return Err(format!("{} exists and is no socket", path.display()));
+        }
+        _ => {}
+    }
+    // Short, so that it fits wherever the path itself does.
+    let beside = path.with_file_name(format!(".k{:x}", std::process::id()));
+    // A left-over of a keeper with our number that died in between; the lock is ours.
+    let _ = std::fs::remove_file(&beside);
+    let bound = bind_private(&beside)
+        .and_then(|listener| {
+            std::fs::rename(&beside, path)?;
+            let there = std::fs::symlink_metadata(path)?;
+            Ok(Bound {
+                listener,
+                device: there.dev(),
+                inode: there.ino(),
+            })
+        })
+        .map_err(failed);
+    if bound.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    bound
+}
+
+/// A listener that was never open to others, not even between bind and chmod.
+fn bind_private(path: &Path) -> io::Result<OwnedFd> {
+    // SAFETY: plain calls; the keeper has one thread, so nobody else makes a file now.
+    let before = unsafe { libc::umask(0o177) };
+    let listener = UnixListener::bind(path);
+    // SAFETY: as above.
+    unsafe { libc::umask(before) };
+    let listener = listener?;
+    // SAFETY: plain call; listening again only changes the length of the queue.
+    check(unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) }.into())?;
+    listener.set_nonblocking(true)?;
+    kernel::lift(listener.into())
+}
+
+impl House {
+    /// Whether clients that resolve the path reach us.
+    pub(super) fn reachable(&self) -> bool {
+        std::fs::symlink_metadata(&self.options.socket)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (self.bound.device, self.bound.inode))
+    }
+
+    /// Binds again, when the path is not ours any more.
+    pub(super) fn rebind(&mut self) -> Result<(), String> {
+        self.bound = bind(&self.options.socket)?;
+        Ok(())
+    }
+
+    /// Removes the socket, if it still is ours.
+    pub(super) fn vanish(&self) {
+        if self.reachable() {
+            // It may go away in between; gone is gone.
+            let _ = std::fs::remove_file(&self.options.socket);
+        }
+    }
+
+    /// Tells the starting client, once.
+    pub(super) fn announce(&mut self, line: &str) {
+        if let Some(mut ready) = self.ready.take() {
+            // The client may have given up.
+            let _ = writeln!(ready, "{line}");
+        }
+    }
+
+    /// Writes the lock file's line.
+    pub(super) fn describe(&self, reason: &str) -> io::Result<()> {
+        let pid = std::process::id();
+        let line = serde_json::json!({
+            "pid": pid,
+            "start": start_time(pid as i32),
+            "instance": self.options.instance,
+            "version": env!("CARGO_PKG_VERSION"),
+            "socket": self.options.socket.to_string_lossy(),
+            "reason": (!reason.is_empty()).then_some(reason),
+        });
+        let line = format!("{line}\n");
+        self.lock.write_all_at(line.as_bytes(), 0)?;
+        self.lock.set_len(line.len() as u64)
+    }
+
+    /// One line in the house's log.
+    pub(super) fn log(&self, level: &str, text: &str) {
+        let path = self.options.state_dir.join("daemon.log");
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        let Ok(mut log) = options.open(path) else {
+            return;
+        };
+        // A log that cannot be written must not end a keeper.
+        let _ = writeln!(log, "{} {level} keeper: {text}", jiff::Timestamp::now());
+    }
+
+    /// Our children, ended ones included.
+    pub(super) fn children(&mut self) -> Option<Vec<i32>> {
+        let file = self.children.as_mut()?;
+        file.rewind().ok()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        Some(
+            text.split_ascii_whitespace()
+                .filter_map(|word| word.parse().ok())
+                .collect(),
+        )
+    }
+
+    /// The job that the supervisor says it is restoring, and the mark taken away.
+    pub(super) fn take_restoring(&self) -> Option<u64> {
+        let headers = self.headers.try_clone().map(File::from).ok()?;
+        let mut word = [0; 8];
+        headers.read_exact_at(&mut word, shape::RESTORING_AT).ok()?;
+        // Left standing it would be counted again at the next death.
+        headers.write_all_at(&[0; 8], shape::RESTORING_AT).ok()?;
+        u64::from_ne_bytes(word).checked_sub(1)
+    }
+}
+
+/// A process's start time in clock ticks since boot.
+pub(super) fn start_time(pid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything; the last bracket ends it. Start time is
+    // the 22nd word, the 20th after the name.
+    let rest = text.rsplit_once(')')?.1;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}

@@ -1,0 +1,509 @@
+//! The life of a job: one task, the only one that signals and buries, and it buries last.
+//!
+//! It turns what the keeper tells, what is wanted, what the pump sees and what time it is into events of the
+//! pure table in [`step`], and does what the table says. Everything slow (scans, kills) runs beside it, so that
+//! a second, shorter stop is heard while the first one works.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use ostler_proto::job::{Outcome, OutcomeDetail, SpawnError, State};
+use tokio::{sync::watch, task::JoinHandle};
+
+use self::step::{Action, Event, Life, Phase};
+use crate::{
+    clock::{self, Moment},
+    job::{Cause, Finished, Job, Level, Stopped, Wanted, Who},
+    keeper::wire::{Ended, Exec, Facts},
+    ledger::{Entry, Ledger},
+    process::link::{JobFds, Keeper, Which},
+    pump::{self, Pumps},
+    session::Permit,
+    tree::{Killed, Mark, Trees},
+};
+
+pub(crate) mod plan;
+
+mod spawn_error;
+
+pub(crate) mod step;
+
+pub(crate) mod texts;
+
+/// What every life needs of the house.
+#[derive(Clone)]
+pub(crate) struct Tools {
+    pub(crate) keeper: Keeper,
+    pub(crate) trees: Trees,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) pumps: Arc<Pumps>,
+}
+
+/// Lives a job to its end: returns when no member is left and the keeper has forgotten it.
+///
+/// `fds`: the streams of a job that an earlier supervisor began.
+pub(crate) async fn live(
+    tools: Tools,
+    job: Arc<Job>,
+    facts: watch::Receiver<Facts>,
+    fds: Option<JobFds>,
+    permit: Permit,
+) {
+    let mut living = Living::new(tools, job, facts, fds);
+    while living.life.phase != Phase::Over {
+        let event = living.next().await;
+        living.handle(event);
+    }
+    drop(permit);
+    living.job.publish(|s| s.over = true);
+}
+
+/// What runs beside a life.
+enum Work {
+    Signalled(Vec<u32>),
+    Killed(Killed),
+    Counted(u32),
+}
+
+/// What the keeper has told so far, to find what is new.
+#[derive(Default)]
+struct Told {
+    started: bool,
+    exec: bool,
+    ended: Option<Ended>,
+    members_ended: u64,
+}
+
+struct Living {
+    tools: Tools,
+    job: Arc<Job>,
+    life: Life,
+    facts: watch::Receiver<Facts>,
+    wanted: watch::Receiver<Wanted>,
+    told: Told,
+    pending: VecDeque<Event>,
+    works: FuturesUnordered<BoxFuture<'static, Work>>,
+    fds: Option<JobFds>,
+    pump: Option<JoinHandle<()>>,
+    /// A polite signal is on its way.
+    signalling: bool,
+    counting: bool,
+    /// Something ended while a count was under way.
+    count_again: bool,
+    left: u32,
+    spawn_error: Option<SpawnError>,
+    /// Who began to stop it while its main process lived: decides the outcome.
+    stopped_by: Option<Who>,
+    stopped: Stopped,
+}
+
+impl Living {
+    fn new(
+        tools: Tools,
+        job: Arc<Job>,
+        facts: watch::Receiver<Facts>,
+        fds: Option<JobFds>,
+    ) -> Self {
+        let mut life = Life::new(job.spec.timeout_at);
+        if job.status().finished.is_some() {
+            // Restored: its result stands already, members were left.
+            life.phase = Phase::Held { force_at: None };
+        }
+        let left = job.status().left;
+        // The receiver first: a wish that came before this task began must count as news.
+        let mut wanted = job.wanted();
+        wanted.mark_changed();
+        Self {
+            tools,
+            life,
+            facts,
+            wanted,
+            told: Told::default(),
+            pending: VecDeque::new(),
+            works: FuturesUnordered::new(),
+            fds,
+            pump: None,
+            signalling: false,
+            counting: false,
+            count_again: false,
+            left,
+            spawn_error: None,
+            stopped_by: None,
+            stopped: Stopped::default(),
+            job,
+        }
+    }
+
+    /// Waits for the next event.
+    async fn next(&mut self) -> Event {
+        loop {
+            self.hear();
+            // The receipt of a stop names what the polite signal reached, so its scan is heard before any end.
+            if !self.signalling
+                && let Some(event) = self.pending.pop_front()
+            {
+                return event;
+            }
+            let deadline = self.life.deadline();
+            tokio::select! {
+                // The keeper's link ends the house when it breaks; until then its cells stay open.
+                Ok(()) = self.facts.changed() => {}
+                // Before there is a process, there is nobody to signal; the wish waits in its cell.
+                Ok(()) = self.wanted.changed(), if self.told.started => {
+                    let wanted = self.wanted.borrow_and_update().clone();
+                    if wanted.level > Level::Run {
+                        return Event::Wanted { force_at: wanted.force_at };
+                    }
+                }
+                _ = wait(&mut self.pump), if self.pump.is_some() => {
+                    self.pump = None;
+                    return Event::OutputClosed;
+                }
+                Some(work) = self.works.next(), if !self.works.is_empty() => self.done(work),
+                () = clock_at(deadline), if deadline.is_some() => return Event::Deadline,
+            }
+        }
+    }
+
+    /// Turns news of the keeper into events.
+    fn hear(&mut self) {
+        let facts = self.facts.borrow_and_update().clone();
+        if let (Some(started), false) = (facts.started, self.told.started) {
+            self.told.started = true;
+            self.job.publish(|s| {
+                s.pid = Some(started.pid as u32);
+                s.start_time = started.start_time;
+            });
+            self.take_streams();
+        }
+        if !self.told.exec && facts.exec != Exec::Pending {
+            self.told.exec = true;
+            self.hear_exec(facts.exec);
+        }
+        if let Some(ended) = facts
+            .ended
+            .filter(|e| !e.withheld && self.told.ended.is_none())
+        {
+            self.told.ended = Some(ended);
+            self.pending.push_back(Event::MainEnded);
+            if ended.strays == 0 {
+                self.pending.push_back(Event::TreeEmpty);
+            } else {
+                self.count();
+            }
+        }
+        if facts.members_ended != self.told.members_ended {
+            self.told.members_ended = facts.members_ended;
+            // A tree can become empty only at such a moment, because every orphan comes to the keeper.
+            if self.told.ended.is_some() && !self.life.tree_empty {
+                self.count();
+            }
+        }
+    }
+
+    fn hear_exec(&mut self, exec: Exec) {
+        match exec {
+            Exec::Done { candidate, .. } => {
+                let resolved = self.job.spec.candidates.get(candidate as usize).cloned();
+                self.job.publish(|s| {
+                    s.resolved = resolved;
+                    if s.state == State::Starting {
+                        s.state = State::Running;
+                    }
+                });
+                self.pending.push_back(Event::ExecOk);
+            }
+            Exec::Failed {
+                step,
+                errno,
+                candidate,
+            } => {
+                self.spawn_error = Some(spawn_error::of(&self.job.spec, step, errno, candidate));
+                self.told.started = true;
+                self.pending.push_back(Event::ExecFailed);
+            }
+            Exec::Pending => {}
+        }
+    }
+
+    /// Begins to read what the child writes, and to feed what it reads.
+    fn take_streams(&mut self) {
+        let number = self.job.spec.number;
+        let Some(streams) = self
+            .fds
+            .take()
+            .or_else(|| self.tools.keeper.take_fds(number))
+        else {
+            return;
+        };
+        self.pump = Some(pump::begin(
+            &self.tools.pumps,
+            &self.job,
+            streams.out,
+            streams.err,
+        ));
+        if let Some(input) = streams.stdin {
+            let (job, keeper) = (Arc::clone(&self.job), self.tools.keeper.clone());
+            tokio::spawn(async move {
+                if let Some(feed) = &job.feed {
+                    feed.serve(input, || keeper.close(number, Which::In)).await;
+                }
+            });
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let before = self.life.phase;
+        let (life, actions) = step::step(self.life, clock::mono(), event);
+        self.life = life;
+        for action in actions {
+            self.act(action, before);
+        }
+    }
+
+    fn act(&mut self, action: Action, before: Phase) {
+        match action {
+            Action::WantTimeout => {
+                let who = Who {
+                    cause: Cause::Timeout,
+                    by: "timeout".into(),
+                    reason: None,
+                };
+                self.job.want_stop(self.job.spec.grace_ms, who);
+            }
+            Action::Polite => self.polite(before),
+            Action::Force => {
+                let (trees, mark) = (self.tools.trees.clone(), self.mark());
+                self.works.push(Box::pin(
+                    async move { Work::Killed(trees.kill(mark).await) },
+                ));
+            }
+            Action::Bury => {
+                self.tools.keeper.reap(self.job.spec.number);
+                self.job.publish(|s| s.state = State::Draining);
+            }
+            Action::Publish => self.publish(),
+            Action::PublishFailure => {
+                self.publish();
+                self.close();
+            }
+            Action::Close => self.close(),
+        }
+    }
+
+    fn polite(&mut self, before: Phase) {
+        let wanted = self.wanted.borrow().clone();
+        let number = self.job.spec.number;
+        if matches!(before, Phase::Starting | Phase::Running) {
+            self.stopped_by.clone_from(&wanted.who);
+            self.job.publish(|s| s.state = State::Stopping);
+        }
+        self.stopped.done = false;
+        self.tools.ledger.append(&Entry::Wanted {
+            number,
+            wanted: wanted.clone(),
+        });
+        if wanted.level == Level::Stop && !self.signalling {
+            self.signalling = true;
+            let (trees, mark) = (self.tools.trees.clone(), self.mark());
+            self.works.push(Box::pin(async move {
+                Work::Signalled(trees.polite(mark).await)
+            }));
+        }
+    }
+
+    fn done(&mut self, work: Work) {
+        match work {
+            Work::Signalled(pids) => {
+                self.signalling = false;
+                self.saw(&pids);
+            }
+            Work::Killed(killed) => {
+                self.saw(&killed.seen);
+                self.stopped.forced += killed.seen.len() as u32;
+                if killed.survivors.is_empty() {
+                    self.pending.push_back(Event::TreeEmpty);
+                } else {
+                    self.stopped.survivors = killed.survivors;
+                    self.tell_stopped();
+                }
+            }
+            Work::Counted(n) => {
+                self.counting = false;
+                self.left = n;
+                if n == 0 {
+                    self.pending.push_back(Event::TreeEmpty);
+                } else if std::mem::take(&mut self.count_again) {
+                    self.count();
+                }
+                if self.job.status().finished.is_some() {
+                    self.job.publish(|s| s.left = n);
+                }
+            }
+        }
+    }
+
+    fn saw(&mut self, pids: &[u32]) {
+        for pid in pids {
+            if !self.stopped.seen.contains(pid) {
+                self.stopped.seen.push(*pid);
+            }
+        }
+    }
+
+    /// Publishes what the stop did; waiting stops answer from it.
+    fn tell_stopped(&mut self) {
+        let wanted = self.wanted.borrow();
+        if wanted.level == Level::Run {
+            return;
+        }
+        self.stopped.took_ms = clock::mono().saturating_sub(wanted.since);
+        self.stopped.done = true;
+        let stopped = self.stopped.clone();
+        self.job.publish(|s| s.stopped = Some(stopped));
+    }
+
+    /// Counts the members; one scan at a time, and once more if something ended meanwhile.
+    fn count(&mut self) {
+        if self.counting {
+            self.count_again = true;
+            return;
+        }
+        self.counting = true;
+        let (trees, mark) = (self.tools.trees.clone(), self.mark());
+        self.works.push(Box::pin(async move {
+            Work::Counted(trees.members(mark).await.len() as u32)
+        }));
+    }
+
+    fn mark(&self) -> Mark {
+        let status = self.job.status();
+        // Once buried, the leader's number may be anybody's.
+        let leader = status
+            .pid
+            .filter(|_| self.told.ended.is_none())
+            .map(|pid| (pid, status.start_time));
+        Mark {
+            job: self.job.spec.number,
+            leader,
+            process_id: self.job.spec.process_id.clone(),
+        }
+    }
+
+    fn publish(&mut self) {
+        let finished = Arc::new(self.finished());
+        let spec = Box::new(self.job.spec.clone());
+        self.tools.ledger.append(&Entry::Finished {
+            spec,
+            finished: Box::new(Finished::clone(&finished)),
+        });
+        let left = if self.life.tree_empty {
+            0
+        } else {
+            self.left.max(1)
+        };
+        self.job.publish(|s| {
+            s.state = State::Exited;
+            s.left = if finished.spawn_error.is_some() {
+                0
+            } else {
+                left
+            };
+            s.finished = Some(finished);
+        });
+    }
+
+    fn finished(&self) -> Finished {
+        self.job.log.mark_exit();
+        let at_exit = self.job.log.at_exit().unwrap_or_else(|| self.job.log.end());
+        let ended = self.told.ended.filter(|_| self.spawn_error.is_none());
+        let (outcome, detail) = self.outcome(ended);
+        let held = self.life.phase != Phase::Over || !self.life.output_closed;
+        let status = self.job.status();
+        let cpu = self
+            .facts
+            .borrow()
+            .reaped
+            .map_or(0, |r| (r.user_us + r.sys_us) / 1_000);
+        Finished {
+            outcome,
+            detail,
+            exit_code: ended.and_then(|e| e.code),
+            signal: ended.and_then(|e| e.signal).map(crate::signal::name),
+            spawn_error: self.spawn_error.clone(),
+            at: Moment::now(),
+            at_exit,
+            lost: self.job.log.lost(),
+            held_by: (held && !self.life.output_closed && self.spawn_error.is_none())
+                .then_some(self.left.max(1)),
+            pid: status.pid,
+            resolved: status.resolved.clone(),
+            cpu_ms: cpu,
+            texts: held.then(|| texts::of(&self.job.log, at_exit)),
+        }
+    }
+
+    fn outcome(&self, ended: Option<Ended>) -> (Outcome, Option<OutcomeDetail>) {
+        if let Some(error) = &self.spawn_error {
+            let detail = OutcomeDetail {
+                errno: Some(error.errno),
+                path: error.path.clone(),
+                ..OutcomeDetail::default()
+            };
+            return (Outcome::SpawnFailed, Some(detail));
+        }
+        let Some(who) = &self.stopped_by else {
+            let signaled = ended.is_some_and(|e| e.signal.is_some());
+            return (
+                if signaled {
+                    Outcome::Signaled
+                } else {
+                    Outcome::Exited
+                },
+                None,
+            );
+        };
+        let (outcome, limit) = match who.cause {
+            Cause::Asked => (Outcome::Stopped, None),
+            Cause::Timeout => (Outcome::TimedOut, self.job.spec.timeout_ms),
+            Cause::OutputLimit => (Outcome::OutputLimit, self.job.spec.max_bytes),
+        };
+        let detail = OutcomeDetail {
+            by: Some(who.by.clone()),
+            reason: who.reason.clone(),
+            limit,
+            ..OutcomeDetail::default()
+        };
+        (outcome, Some(detail))
+    }
+
+    /// Nothing is left: nobody writes any more, and the keeper may forget.
+    fn close(&mut self) {
+        if let Some(pump) = self.pump.take() {
+            pump.abort();
+        }
+        self.tools.keeper.forget(self.job.spec.number);
+        self.job.log.seal();
+        self.left = 0;
+        self.job.publish(|s| s.left = 0);
+        self.tell_stopped();
+    }
+}
+
+async fn wait(pump: &mut Option<JoinHandle<()>>) {
+    if let Some(pump) = pump
+        && let Err(error) = pump.await
+        && error.is_panic()
+    {
+        crate::log_line!(
+            "error",
+            "a pump panicked; what its job prints from now on is lost"
+        );
+    }
+}
+
+async fn clock_at(deadline: Option<u64>) {
+    if let Some(at) = deadline {
+        tokio::time::sleep_until(clock::instant(at)).await;
+    }
+}

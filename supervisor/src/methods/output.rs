@@ -1,0 +1,263 @@
+//! `job/read` and `job/tail`: pages of a log at a cursor that the reader holds.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::Engine as _;
+use ostler_proto::{
+    job::{Page, Stream},
+    limits,
+    methods::{JobRead, JobTail, Progress, Read, Tail, TailEnd},
+    refusal::{Refusal, RefusalKind},
+};
+use serde_json::{Value, json};
+
+use super::Serve;
+use crate::{
+    connection::{
+        outbox::{Gone, Outbox},
+        service::Conn,
+    },
+    job::Job,
+    life::plan::within,
+    log::{Filter, Log},
+};
+
+fn filter(stream: Option<Stream>) -> Filter {
+    match stream {
+        None => Filter::All,
+        Some(Stream::Stdout) => Filter::Stdout,
+        Some(Stream::Stderr) => Filter::Stderr,
+    }
+}
+
+/// One page. `last`: an unfinished character at the end will not be finished any more.
+fn page(log: &Log, since: u64, max: usize, filter: Filter, raw: bool, last: bool) -> Page {
+    let runs = |runs: Vec<(u8, u32)>| {
+        // All standard output needs no runs.
+        let plain = runs.iter().all(|(stream, _)| *stream == 0);
+        if plain {
+            Vec::new()
+        } else {
+            runs.into_iter()
+                .map(|(s, n)| (s + 1, u64::from(n)))
+                .collect()
+        }
+    };
+    if raw {
+        let slice = log.read(since, max.max(1), filter);
+        return Page {
+            from: slice.from,
+            next: slice.next,
+            end: slice.end,
+            lost: slice.lost,
+            text: None,
+            base64: Some(base64::engine::general_purpose::STANDARD.encode(&slice.bytes)),
+            replaced: 0,
+            runs: runs(slice.runs),
+            eof: slice.eof,
+        };
+    }
+    let text = log.text(since, max, filter, last);
+    Page {
+        from: text.from,
+        next: text.next,
+        end: text.end,
+        lost: text.lost,
+        text: Some(text.text),
+        base64: None,
+        replaced: text.replaced,
+        runs: runs(text.runs),
+        eof: text.eof,
+    }
+}
+
+/// Where the newest page begins: at a line's start if there is one in it.
+pub(super) fn newest(log: &Log, max: u64) -> u64 {
+    let end = log.end();
+    let start = end.saturating_sub(max).max(if log.spill_path().is_some() {
+        0
+    } else {
+        log.head()
+    });
+    if start == 0 {
+        return 0;
+    }
+    let slice = log.read(start - 1, (max + 1) as usize, Filter::All);
+    let line = slice
+        .bytes
+        .iter()
+        .position(|b| *b == b'\n')
+        .map(|i| slice.from + i as u64 + 1);
+    line.filter(|at| *at < end).unwrap_or(start)
+}
+
+impl Serve for JobRead {
+    async fn serve(conn: Conn, params: Read) -> Result<Page, Refusal> {
+        within("max", params.max, 0, limits::PAGE_MAX)?;
+        within("waitMs", params.wait_ms, 0, limits::WAIT_MAX)?;
+        let job =
+            conn.house()
+                .registry
+                .find(params.session.as_deref(), &params.id, &conn.access())?;
+        let max = params.max.unwrap_or(limits::PAGE);
+        let since = params.since.unwrap_or_else(|| newest(&job.log, max));
+        let filter = filter(params.stream);
+        let look = || {
+            page(
+                &job.log,
+                since,
+                max as usize,
+                filter,
+                params.raw,
+                job.status().finished.is_some(),
+            )
+        };
+        let mut news = job.log.subscribe();
+        let mut status = job.watch();
+        let patience = tokio::time::sleep(Duration::from_millis(params.wait_ms.unwrap_or(0)));
+        tokio::pin!(patience);
+        loop {
+            let page = look();
+            let found = page.next > since || page.lost > 0 || page.eof || since > page.end;
+            if found || params.wait_ms.is_none() || job.status().over {
+                return Ok(page);
+            }
+            tokio::select! {
+                Ok(()) = news.changed() => {}
+                Ok(()) = status.changed() => {}
+                () = &mut patience => return Ok(look()),
+            }
+        }
+    }
+}
+
+/// Streams a log to one client: reserves a place first, reads at its cursor afterwards.
+pub(super) struct Follower {
+    job: Arc<Job>,
+    outbox: Outbox,
+    token: Value,
+    filter: Filter,
+    raw: bool,
+    pub(super) cursor: u64,
+}
+
+impl Follower {
+    pub(super) fn new(
+        conn: &Conn,
+        job: &Arc<Job>,
+        token: Value,
+        stream: Option<Stream>,
+        raw: bool,
+        cursor: u64,
+    ) -> Self {
+        Self {
+            job: Arc::clone(job),
+            outbox: conn.outbox().clone(),
+            token,
+            filter: filter(stream),
+            raw,
+            cursor,
+        }
+    }
+
+    pub(super) async fn send(&self, value: &Progress) -> Result<(), Gone> {
+        self.outbox.reserve().await?.send(&self.notification(value));
+        Ok(())
+    }
+
+    fn notification(&self, value: &Progress) -> Value {
+        json!({ "jsonrpc": "2.0", "method": "$/progress", "params": { "token": self.token, "value": value } })
+    }
+
+    /// Streams until the job's result stands and all that belongs to it is told.
+    pub(super) async fn follow(&mut self) -> Result<(), Gone> {
+        let mut news = self.job.log.subscribe();
+        let mut status = self.job.watch();
+        loop {
+            // The status first: what is read afterwards holds at least the output up to it.
+            let until = status
+                .borrow_and_update()
+                .finished
+                .as_ref()
+                .map(|f| f.at_exit);
+            news.mark_unchanged();
+            if self.tell(until).await? {
+                continue;
+            }
+            if until.is_some() {
+                return Ok(());
+            }
+            tokio::select! {
+                Ok(()) = news.changed() => {}
+                Ok(()) = status.changed() => {}
+            }
+        }
+    }
+
+    /// Streams what is there now.
+    async fn drain(&mut self) -> Result<(), Gone> {
+        let end = self.job.log.end();
+        while self.tell(Some(end)).await? {}
+        Ok(())
+    }
+
+    /// Tells one page, up to `until` if that is given; false when there is nothing to tell.
+    async fn tell(&mut self, until: Option<u64>) -> Result<bool, Gone> {
+        let end = until.unwrap_or_else(|| self.job.log.end());
+        if self.cursor >= end {
+            return Ok(false);
+        }
+        let place = self.outbox.reserve().await?;
+        let max = (end - self.cursor).min(limits::TAIL_FRAME) as usize;
+        let page = page(
+            &self.job.log,
+            self.cursor,
+            max,
+            self.filter,
+            self.raw,
+            until.is_some(),
+        );
+        if page.next <= self.cursor {
+            return Ok(false);
+        }
+        self.cursor = page.next;
+        let empty = page.lost == 0 && page.text.as_deref().or(page.base64.as_deref()) == Some("");
+        if !empty {
+            place.send(&self.notification(&Progress::Page(page)));
+        }
+        Ok(true)
+    }
+}
+
+impl Serve for JobTail {
+    async fn serve(conn: Conn, params: Tail) -> Result<TailEnd, Refusal> {
+        let job =
+            conn.house()
+                .registry
+                .find(params.session.as_deref(), &params.id, &conn.access())?;
+        if !(params.partial_result_token.is_string() || params.partial_result_token.is_number()) {
+            return Err(Refusal::bad(
+                "partialResultToken",
+                "must be a text or a number",
+            ));
+        }
+        let first = if params.follow {
+            newest(&job.log, limits::PAGE)
+        } else {
+            job.oldest()
+        };
+        let since = params.since.unwrap_or(first).min(job.log.end());
+        let token = params.partial_result_token;
+        let mut follower = Follower::new(&conn, &job, token, params.stream, params.raw, since);
+        let told = if params.follow {
+            follower.follow().await
+        } else {
+            follower.drain().await
+        };
+        told.map_err(|_| Refusal::new(RefusalKind::Cancelled, "the client is gone"))?;
+        Ok(TailEnd {
+            next: follower.cursor,
+            row: job.row(),
+        })
+    }
+}

@@ -1,0 +1,62 @@
+//! `session/*`.
+
+use ostler_proto::{
+    limits,
+    methods::{
+        CloseSession, Nothing, OpenSession, OpenedSession, SessionClose, SessionList, SessionOpen,
+        SessionTable, StopSummary,
+    },
+    refusal::Refusal,
+};
+
+use super::{Serve, asked, stop::receipt};
+use crate::{connection::service::Conn, house::settled, life::plan::within};
+
+impl Serve for SessionOpen {
+    async fn serve(conn: Conn, params: OpenSession) -> Result<OpenedSession, Refusal> {
+        conn.change_access(|access| conn.house().registry.open(params, access))
+    }
+}
+
+impl Serve for SessionList {
+    async fn serve(conn: Conn, _: Nothing) -> Result<SessionTable, Refusal> {
+        Ok(SessionTable {
+            sessions: conn.house().registry.sessions(&conn.access()),
+        })
+    }
+}
+
+impl Serve for SessionClose {
+    async fn serve(conn: Conn, params: CloseSession) -> Result<StopSummary, Refusal> {
+        within("graceMs", params.grace_ms, 0, limits::GRACE_MAX)?;
+        let registry = &conn.house().registry;
+        let Some((id, jobs)) = registry.begin_close(params.session.as_deref(), &conn.access())?
+        else {
+            return Ok(StopSummary::default());
+        };
+        // It goes on when the asker does not: a session that is half closed is of use to nobody.
+        let registry = std::sync::Arc::clone(registry);
+        let grace = params.grace_ms.unwrap_or(limits::GRACE);
+        let closing = tokio::spawn(async move {
+            for job in jobs.iter().filter(|j| j.is_live()) {
+                job.want_stop(grace, asked("close", None));
+            }
+            let mut receipts = Vec::new();
+            for job in &jobs {
+                let was_over = !job.is_live();
+                if !was_over {
+                    settled(job).await;
+                }
+                receipts.push(receipt(job, was_over));
+            }
+            registry.finish_close(&id);
+            StopSummary { jobs: receipts }
+        });
+        closing.await.map_err(|_| {
+            Refusal::new(
+                ostler_proto::refusal::RefusalKind::Internal,
+                "closing the session failed",
+            )
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! `job/start`, `list`, `get`, `detach`, `release`.
+
+use std::{sync::Arc, time::Duration};
+
+use ostler_proto::{
+    job::{JobResult, Row, State},
+    limits,
+    methods::{
+        JobDetach, JobGet, JobList, JobRelease, JobStart, JobTable, List, Released, Start, Target,
+    },
+    refusal::{Refusal, RefusalKind},
+};
+
+use super::{Serve, asked};
+use crate::{
+    connection::service::Conn,
+    house::settled,
+    job::Job,
+    life::{plan, texts},
+    registry::Admission,
+    stats,
+    tree::{Mark, listeners},
+};
+
+/// Makes the job of a request, or finds the one that its key names.
+pub(super) fn admit(conn: &Conn, start: Start, bound: bool) -> Result<Arc<Job>, Refusal> {
+    let house = conn.house();
+    let input = plan::input(&start.stdin)?;
+    let plan = plan::plan(start, bound, &house.home)?;
+    match house.registry.admit(&plan, &conn.access())? {
+        Admission::Known(job) => Ok(job),
+        Admission::New(job, permit) => {
+            house.launch(&job, permit, &plan.start, input)?;
+            Ok(job)
+        }
+    }
+}
+
+/// Waits until exec has succeeded or failed, 100 ms at most.
+pub(super) async fn begun(job: &Job) {
+    let mut status = job.watch();
+    let known = status.wait_for(|s| s.state != State::Starting);
+    let _ = tokio::time::timeout(Duration::from_millis(limits::START_ANSWER), known).await;
+}
+
+impl Serve for JobStart {
+    async fn serve(conn: Conn, params: Start) -> Result<Row, Refusal> {
+        let job = admit(&conn, params, false)?;
+        begun(&job).await;
+        Ok(job.row())
+    }
+}
+
+impl Serve for JobList {
+    async fn serve(conn: Conn, params: List) -> Result<JobTable, Refusal> {
+        let jobs = conn.house().registry.list(&params, &conn.access())?;
+        Ok(JobTable {
+            jobs: jobs.iter().map(|j| j.row()).collect(),
+        })
+    }
+}
+
+impl Serve for JobGet {
+    async fn serve(conn: Conn, params: Target) -> Result<JobResult, Refusal> {
+        let job =
+            conn.house()
+                .registry
+                .find(params.session.as_deref(), &params.id, &conn.access())?;
+        let mut result = result(&job, true);
+        if job.is_live() {
+            let status = job.status().clone();
+            let mark = Mark {
+                job: job.spec.number,
+                leader: status
+                    .finished
+                    .is_none()
+                    .then_some(status.pid.map(|p| (p, status.start_time)))
+                    .flatten(),
+                process_id: job.spec.process_id.clone(),
+            };
+            let pids = conn.house().tools.trees.members(mark).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let ports = listeners(&pids).into_iter().map(|l| l.port).collect();
+                (stats::usage(&pids), ports, pids)
+            });
+            if let Ok((used, ports, pids)) = looked.await {
+                let tree = &mut result.row.tree;
+                tree.cpu_ms = Some(used.cpu_ms);
+                tree.rss_bytes = Some(used.rss_bytes);
+                tree.ports = Some(ports);
+                tree.pids = Some(pids);
+            }
+        }
+        Ok(result)
+    }
+}
+
+/// The row with its texts, if it is over and they are wanted.
+pub(super) fn result(job: &Job, collect: bool) -> JobResult {
+    let mut row = job.row();
+    let finished = job.status().finished.clone();
+    let texts = finished.filter(|_| collect).map(|f| {
+        f.texts
+            .clone()
+            .unwrap_or_else(|| texts::of(&job.log, f.at_exit))
+    });
+    row.replaced = texts.as_ref().map(|t| t.replaced).or(row.replaced);
+    let (cut_out, cut_err) = texts
+        .as_ref()
+        .map_or((false, false), |t| (t.stdout_cut, t.stderr_cut));
+    let (stdout, stderr) = texts.map(|t| (t.stdout, t.stderr)).unzip();
+    JobResult {
+        row,
+        stdout,
+        stderr,
+        stdout_truncated: cut_out,
+        stderr_truncated: cut_err,
+        detached: false,
+    }
+}
+
+impl Serve for JobDetach {
+    async fn serve(conn: Conn, params: Target) -> Result<Row, Refusal> {
+        let job =
+            conn.house()
+                .registry
+                .find(params.session.as_deref(), &params.id, &conn.access())?;
+        if job.unbind() {
+            conn.house()
+                .tools
+                .ledger
+                .append(&crate::ledger::Entry::Unbound {
+                    number: job.spec.number,
+                });
+        }
+        Ok(job.row())
+    }
+}
+
+impl Serve for JobRelease {
+    async fn serve(conn: Conn, params: Target) -> Result<Released, Refusal> {
+        let registry = &conn.house().registry;
+        let job = match registry.find(params.session.as_deref(), &params.id, &conn.access()) {
+            Ok(job) => job,
+            // Releasing twice, or what never was, is success.
+            Err(r) if matches!(r.kind, RefusalKind::NotFound | RefusalKind::Gone) => {
+                return Ok(Released { row: None });
+            }
+            Err(r) => return Err(r),
+        };
+        if job.is_live() {
+            job.want_stop(job.spec.grace_ms, asked("release", None));
+            settled(&job).await;
+        }
+        if job.is_live() {
+            // What cannot be ended stays listed: forgetting it would be a lie.
+            return Err(Refusal::new(
+                RefusalKind::Busy,
+                format!("{} could not be ended and stays listed", job.spec.id),
+            )
+            .with("rows", [job.row()]));
+        }
+        registry.release(&job);
+        Ok(Released {
+            row: Some(job.row()),
+        })
+    }
+}

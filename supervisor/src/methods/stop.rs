@@ -1,0 +1,134 @@
+//! `job/stop` and `job/signal`.
+
+use std::sync::Arc;
+
+use ostler_proto::{
+    job::State,
+    limits,
+    methods::{JobSignal, JobStop, List, Receipt, SignalJob, Signalled, Stop, StopSummary},
+    refusal::{Refusal, RefusalKind},
+};
+
+use super::{Serve, asked};
+use crate::{connection::service::Conn, house::settled, job::Job, life::plan::within, signal};
+
+impl Serve for JobStop {
+    async fn serve(conn: Conn, params: Stop) -> Result<StopSummary, Refusal> {
+        within("graceMs", params.grace_ms, 0, limits::GRACE_MAX)?;
+        if params
+            .reason
+            .as_ref()
+            .is_some_and(|r| r.len() > limits::REASON)
+        {
+            return Err(Refusal::bad(
+                "reason",
+                format!("must have at most {} bytes", limits::REASON),
+            ));
+        }
+        let jobs = targets(&conn, &params)?;
+        let by = params.by.as_deref().unwrap_or("client");
+        // Newest first, and nobody waits for another: one grace in all.
+        let mut order: Vec<&Arc<Job>> = jobs.iter().filter(|j| j.is_live()).collect();
+        order.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
+        let over: Vec<bool> = jobs.iter().map(|j| !j.is_live()).collect();
+        for job in order {
+            let grace = if params.force {
+                0
+            } else {
+                params.grace_ms.unwrap_or(job.spec.grace_ms)
+            };
+            job.publish(|s| {
+                if let Some(stopped) = &mut s.stopped {
+                    stopped.done = false;
+                }
+            });
+            job.want_stop(grace, asked(by, params.reason.clone()));
+        }
+        let mut receipts = Vec::with_capacity(jobs.len());
+        for (job, over) in jobs.iter().zip(over) {
+            if !over && params.wait.unwrap_or(true) {
+                settled(job).await;
+            }
+            receipts.push(receipt(job, over));
+        }
+        Ok(StopSummary { jobs: receipts })
+    }
+}
+
+fn targets(conn: &Conn, params: &Stop) -> Result<Vec<Arc<Job>>, Refusal> {
+    let (registry, access) = (&conn.house().registry, conn.access());
+    let wide = params.all || params.root.is_some() || params.everywhere;
+    if wide {
+        let list = List {
+            session: params.session.clone(),
+            root: params.root.clone(),
+            all: params.everywhere,
+            live: true,
+        };
+        return registry.list(&list, &access);
+    }
+    if params.ids.is_empty() || params.ids.len() > limits::IDS {
+        return Err(Refusal::bad(
+            "ids",
+            format!("must name 1 to {} jobs", limits::IDS),
+        ));
+    }
+    params
+        .ids
+        .iter()
+        .map(|id| registry.find(params.session.as_deref(), id, &access))
+        .collect()
+}
+
+/// What the stop of a job did, told from its published status.
+pub(super) fn receipt(job: &Job, was_over: bool) -> Receipt {
+    let row = job.row();
+    let stopped = job
+        .status()
+        .stopped
+        .clone()
+        .filter(|_| !was_over)
+        .unwrap_or_default();
+    Receipt {
+        kind: row.kind,
+        already_finished: was_over,
+        ended: stopped.seen.len() as u32,
+        forced: stopped.forced,
+        took_ms: stopped.took_ms,
+        survivors: if row.state == State::Exited && row.tree.left == 0 {
+            Vec::new()
+        } else {
+            stopped.survivors
+        },
+        row,
+    }
+}
+
+impl Serve for JobSignal {
+    async fn serve(conn: Conn, params: SignalJob) -> Result<Signalled, Refusal> {
+        let job =
+            conn.house()
+                .registry
+                .find(params.session.as_deref(), &params.id, &conn.access())?;
+        let number = signal::number(&params.signal)
+            .ok_or_else(|| Refusal::bad("signal", format!("knows no {}", params.signal)))?;
+        let status = job.status().clone();
+        let alive = matches!(status.state, State::Running | State::Stopping);
+        let Some(group) = status.pid.filter(|_| alive) else {
+            return Err(Refusal::new(
+                RefusalKind::NoGroup,
+                format!("{} has no main process to signal", job.spec.id),
+            ));
+        };
+        // The leader is unreaped while the state is one of these, so its number, and its group's, is ours.
+        // SAFETY: kill has no memory precondition; the group is never 0, 1 or our own (leaders are session leaders).
+        if unsafe { libc::kill(-(group as i32), number) } != 0 {
+            let error = std::io::Error::last_os_error();
+            return Err(Refusal::new(
+                RefusalKind::NoGroup,
+                format!("{}: {error}", job.spec.id),
+            ));
+        }
+        Ok(Signalled { group })
+    }
+}

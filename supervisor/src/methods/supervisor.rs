@@ -1,0 +1,70 @@
+//! `supervisor/*`.
+
+use ostler_proto::{
+    PROTOCOL_MIN, limits,
+    methods::{
+        Hello, HelloAnswer, Info, Nothing, StopSummary, StopSupervisor, SupervisorHello,
+        SupervisorInfo, SupervisorStop,
+    },
+    refusal::{Refusal, RefusalKind},
+};
+
+use super::{Serve, stop::receipt};
+use crate::{connection::service::Conn, life::plan::within, secret};
+
+impl Serve for SupervisorHello {
+    async fn serve(conn: Conn, params: Hello) -> Result<HelloAnswer, Refusal> {
+        if params.protocol.is_some_and(|p| p < PROTOCOL_MIN) {
+            return Err(Refusal::new(
+                RefusalKind::TooOld,
+                "this client is too old for the supervisor",
+            )
+            .with("protocolMin", PROTOCOL_MIN)
+            .hint("update the client"));
+        }
+        // Hashes are compared, so that the time says nothing about the key.
+        let owner = params
+            .owner_key
+            .is_some_and(|k| secret::hash(&k) == secret::hash(&conn.house().owner_key));
+        conn.change_access(|a| a.owner |= owner);
+        Ok(conn.house().hello(conn.access().owner))
+    }
+}
+
+impl Serve for SupervisorInfo {
+    async fn serve(conn: Conn, _: Nothing) -> Result<Info, Refusal> {
+        let (house, access) = (conn.house(), conn.access());
+        let load = *house.registry.load().borrow();
+        Ok(Info {
+            hello: house.hello(access.owner),
+            socket: house.folders.socket().display().to_string(),
+            log: house.folders.log().display().to_string(),
+            started_at: house.started_at,
+            sessions: house.registry.sessions(&access).len() as u64,
+            jobs: load.jobs,
+            connections: load.connections,
+            rung: house.tools.trees.rung().into(),
+            byte_path: house.byte_path.into(),
+        })
+    }
+}
+
+impl Serve for SupervisorStop {
+    async fn serve(conn: Conn, params: StopSupervisor) -> Result<StopSummary, Refusal> {
+        within("graceMs", params.grace_ms, 0, limits::GRACE_MAX)?;
+        if !conn.access().owner {
+            return Err(Refusal::new(
+                RefusalKind::NotFound,
+                "only the owner may stop the supervisor",
+            )
+            .hint("show the owner key in supervisor/hello"));
+        }
+        let house = conn.house();
+        let jobs = house
+            .stop_all(params.grace_ms.unwrap_or(limits::GRACE), "dispose")
+            .await;
+        let jobs = jobs.iter().map(|job| receipt(job, false)).collect();
+        house.disposed.notify_one();
+        Ok(StopSummary { jobs })
+    }
+}

@@ -1,0 +1,309 @@
+//! `job/wait`: for ends, text, quiet or a port. A wait never ends a job, and waiting costs nobody anything.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
+use ostler_proto::{
+    limits,
+    methods::{For, JobWait, Line, Listener, Reason, Wait, Waited, WaitedJob},
+    refusal::Refusal,
+};
+use regex::Regex;
+
+use super::{Serve, output::newest};
+use crate::{
+    clock,
+    connection::service::Conn,
+    house::House,
+    job::Job,
+    life::plan::within,
+    lines::Lines,
+    tree::{Mark, holder, is_listening, listeners},
+};
+
+/// The kernel tells nobody when a socket begins to listen, so a wait for a port looks again: first after this
+/// time, then ever later up to [`LOOK_MOST`]. Only while somebody waits.
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+/// See [`LOOK_FIRST`].
+const LOOK_MOST: Duration = Duration::from_millis(100);
+/// Lines told when a job ended before what was waited for.
+const LAST_LINES: usize = 5;
+
+impl Serve for JobWait {
+    async fn serve(conn: Conn, params: Wait) -> Result<Waited, Refusal> {
+        let waits = prepare(&conn, &params)?;
+        let patience = params.timeout_ms.map(Duration::from_millis);
+        let n = waits.len();
+        let mut told: Vec<Option<WaitedJob>> = vec![None; n];
+        let mut running: FuturesUnordered<_> = waits
+            .iter()
+            .enumerate()
+            .map(|(i, wait)| async move { (i, wait.until_true().await) })
+            .collect();
+        let all = async {
+            while let Some((i, job)) = running.next().await {
+                told[i] = Some(job);
+                if params.any {
+                    break;
+                }
+            }
+        };
+        let timed_out = match patience {
+            None => {
+                all.await;
+                false
+            }
+            Some(patience) => tokio::time::timeout(patience, all).await.is_err(),
+        };
+        drop(running);
+        let rest = waits.iter().zip(told).map(|(wait, told)| async move {
+            match told {
+                Some(told) => told,
+                None => wait.still().await,
+            }
+        });
+        Ok(Waited {
+            jobs: join_all(rest).await,
+            timed_out,
+        })
+    }
+}
+
+/// One job and what is waited for.
+struct Waiting {
+    house: Arc<House>,
+    job: Arc<Job>,
+    what: What,
+    since: u64,
+}
+
+enum What {
+    Exit,
+    Text(Regex),
+    Quiet(u64),
+    Port(u16),
+}
+
+fn prepare(conn: &Conn, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
+    within("timeoutMs", params.timeout_ms, 0, limits::WAIT_MAX)?;
+    if params.ids.is_empty() || params.ids.len() > limits::IDS {
+        return Err(Refusal::bad(
+            "ids",
+            format!("must name 1 to {} jobs", limits::IDS),
+        ));
+    }
+    let what = || {
+        Ok(match &params.what {
+            For::Exit => What::Exit,
+            For::Text(pattern) => What::Text(compile("for.text", pattern)?),
+            For::Quiet(ms) => {
+                within("for.quiet", Some(*ms), 1, limits::WAIT_MAX)?;
+                What::Quiet(*ms)
+            }
+            For::Port(0) => return Err(Refusal::bad("for.port", "must be 1 to 65535")),
+            For::Port(port) => What::Port(*port),
+        })
+    };
+    let access = conn.access();
+    params
+        .ids
+        .iter()
+        .map(|id| {
+            let job = conn
+                .house()
+                .registry
+                .find(params.session.as_deref(), id, &access)?;
+            Ok(Waiting {
+                house: Arc::clone(conn.house()),
+                job,
+                what: what()?,
+                since: params.since,
+            })
+        })
+        .collect()
+}
+
+/// A regular expression of a request, bounded.
+pub(super) fn compile(field: &str, pattern: &str) -> Result<Regex, Refusal> {
+    if pattern.is_empty() || pattern.len() > limits::PATTERN {
+        return Err(Refusal::bad(
+            field,
+            format!("must have 1 to {} bytes", limits::PATTERN),
+        ));
+    }
+    Regex::new(pattern).map_err(|e| Refusal::bad(field, format!("is no regular expression: {e}")))
+}
+
+impl Waiting {
+    async fn until_true(&self) -> WaitedJob {
+        match &self.what {
+            What::Exit => {
+                self.ended().await;
+                self.told(Reason::Exit)
+            }
+            What::Text(pattern) => self.text(pattern).await,
+            What::Quiet(ms) => self.or_ended(self.quiet(*ms)).await,
+            What::Port(port) => self.or_ended(self.port(*port)).await,
+        }
+    }
+
+    async fn ended(&self) {
+        let mut status = self.job.watch();
+        // The sender lives in the job that we hold.
+        let _ = status.wait_for(|s| s.finished.is_some()).await;
+    }
+
+    /// A job that ends first ends the wait.
+    async fn or_ended(&self, what: impl Future<Output = WaitedJob>) -> WaitedJob {
+        tokio::select! {
+            biased;
+            told = what => told,
+            () = self.ended() => self.ended_before(),
+        }
+    }
+
+    fn told(&self, reason: Reason) -> WaitedJob {
+        WaitedJob {
+            reason,
+            row: self.job.row(),
+            line: None,
+            listener: None,
+            stranger: None,
+            ports: Vec::new(),
+            last_lines: Vec::new(),
+        }
+    }
+
+    fn ended_before(&self) -> WaitedJob {
+        let mut told = self.told(Reason::EndedBefore);
+        let from = newest(&self.job.log, limits::PAGE);
+        let text = self
+            .job
+            .log
+            .text(from, limits::PAGE as usize, crate::log::Filter::All, true)
+            .text;
+        let lines: Vec<_> = text
+            .lines()
+            .rev()
+            .take(LAST_LINES)
+            .map(str::to_owned)
+            .collect();
+        told.last_lines = lines.into_iter().rev().collect();
+        told
+    }
+
+    /// The wait's own time is over.
+    async fn still(&self) -> WaitedJob {
+        let mut told = self.told(Reason::WaitOver);
+        if let What::Port(port) = self.what {
+            let (mark, net) = (self.mark(), self.job.status().pid);
+            let pids = self.house.tools.trees.members(mark).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let ports: Vec<u16> = listeners(&pids).into_iter().map(|l| l.port).collect();
+                (ports, net.and_then(|pid| holder(port, pid)))
+            });
+            if let Ok((ports, stranger)) = looked.await {
+                told.ports = ports;
+                told.stranger = stranger;
+            }
+        }
+        told
+    }
+
+    fn mark(&self) -> Mark {
+        let status = self.job.status();
+        let leader = status.finished.is_none().then_some(status.pid).flatten();
+        Mark {
+            job: self.job.spec.number,
+            leader: leader.map(|pid| (pid, status.start_time)),
+            process_id: self.job.spec.process_id.clone(),
+        }
+    }
+
+    /// Lines from `since` on, whole or not, with escapes stripped; the end of the job only counts when all is read.
+    async fn text(&self, pattern: &Regex) -> WaitedJob {
+        let mut news = self.job.log.subscribe();
+        let mut status = self.job.watch();
+        let mut lines = Lines::new(self.since);
+        loop {
+            let over = status.borrow_and_update().finished.is_some();
+            news.mark_unchanged();
+            while let Some(found) = lines.read(&self.job.log, over) {
+                if let Some(line) = found.into_iter().find(|l| pattern.is_match(&l.text)) {
+                    return WaitedJob {
+                        line: Some(line),
+                        ..self.told(Reason::Text)
+                    };
+                }
+                // A long log must not hold a worker of the house.
+                tokio::task::yield_now().await;
+            }
+            if let Some(line) = lines
+                .unfinished()
+                .filter(|l: &Line| pattern.is_match(&l.text))
+            {
+                return WaitedJob {
+                    line: Some(line),
+                    ..self.told(Reason::Text)
+                };
+            }
+            if over {
+                return self.ended_before();
+            }
+            tokio::select! {
+                Ok(()) = news.changed() => {}
+                Ok(()) = status.changed() => {}
+            }
+        }
+    }
+
+    async fn quiet(&self, ms: u64) -> WaitedJob {
+        loop {
+            let until = self.job.last_output() + ms;
+            if clock::mono() >= until {
+                return self.told(Reason::Quiet);
+            }
+            tokio::time::sleep_until(clock::instant(until)).await;
+        }
+    }
+
+    async fn port(&self, port: u16) -> WaitedJob {
+        let mut pause = LOOK_FIRST;
+        loop {
+            if let Some(listener) = self.listens(port).await {
+                let mut told = self.told(Reason::Port);
+                told.listener = Some(listener);
+                return told;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_MOST);
+        }
+    }
+
+    /// A cheap look first: only when somebody listens is it worth asking who.
+    async fn listens(&self, port: u16) -> Option<Listener> {
+        let net = self.job.status().pid?;
+        let begun = Instant::now();
+        let somebody = tokio::task::spawn_blocking(move || is_listening(port, net))
+            .await
+            .ok()?;
+        if !somebody {
+            return None;
+        }
+        let pids = self.house.tools.trees.members(self.mark()).await;
+        let found = tokio::task::spawn_blocking(move || listeners(&pids))
+            .await
+            .ok()?;
+        if begun.elapsed() > Duration::from_secs(1) {
+            crate::log_line!(
+                "info",
+                "looking for who listens on {port} took {:?}",
+                begun.elapsed()
+            );
+        }
+        found.into_iter().find(|l| l.port == port)
+    }
+}

@@ -1,0 +1,288 @@
+//! Bytes from a child into its log: one task a job, no decision, no queue.
+//!
+//! Each step takes a scratch pair, runs to its end and gives it back (`log::scratch`); after some steps the task
+//! yields, so that a flood leaves room for others. The child waits only for our own disk: when the spill writer
+//! is behind, this job's pump waits for it and nobody else does.
+
+use std::{
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use ostler_proto::{limits, methods::OnLimit};
+use tokio::{io::unix::AsyncFd, sync::Semaphore, task::JoinHandle};
+
+use crate::{
+    job::{Cause, Job, Who},
+    log::{
+        Log,
+        scratch::{Pool, Step},
+    },
+    process::link::Keeper,
+    ready,
+};
+
+/// Steps between two yields.
+const STEPS: usize = 16;
+/// A read of this size or more means that the child is faster than we are.
+const FULL: u64 = 32 * 1024;
+/// Full reads in a row after which a larger pipe is worth its pages.
+const NOISY: u32 = 8;
+/// The larger pipe. Pipe pages are counted per user, so there are at most [`limits::BIG_PIPES`] of them.
+const BIG: i32 = 1024 * 1024;
+
+/// What all pumps of a house share.
+pub(crate) struct Pumps {
+    pool: Pool,
+    keeper: Keeper,
+    writers: Semaphore,
+    big: AtomicUsize,
+}
+
+impl Pumps {
+    pub(crate) fn new(pool: Pool, keeper: Keeper) -> Self {
+        Self {
+            pool,
+            keeper,
+            writers: Semaphore::new(limits::SPILL_WRITERS),
+            big: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Starts the pump of a job. It ends when every stream has ended.
+pub(crate) fn begin(
+    pumps: &Arc<Pumps>,
+    job: &Arc<Job>,
+    out: Option<OwnedFd>,
+    err: Option<OwnedFd>,
+) -> JoinHandle<()> {
+    let pump = Pump {
+        pumps: Arc::clone(pumps),
+        job: Arc::clone(job),
+        writer: None,
+    };
+    tokio::spawn(pump.run(out, err))
+}
+
+struct Pump {
+    pumps: Arc<Pumps>,
+    job: Arc<Job>,
+    /// The one write of this job's spill that may be under way.
+    writer: Option<JoinHandle<()>>,
+}
+
+/// One stream of a child.
+struct Source {
+    fd: AsyncFd<OwnedFd>,
+    stream: u8,
+    noise: Noise,
+}
+
+/// How busy a stream is, and whether its pipe was enlarged for that.
+#[derive(Default)]
+struct Noise {
+    full: u32,
+    big: Option<Arc<Pumps>>,
+}
+
+impl Source {
+    fn new(fd: Option<OwnedFd>, stream: u8) -> Option<Self> {
+        match ready::readable(fd?) {
+            Ok(fd) => Some(Self {
+                fd,
+                stream,
+                noise: Noise::default(),
+            }),
+            Err(error) => {
+                crate::log_line!(
+                    "error",
+                    "a stream could not be watched, its output is lost: {error}"
+                );
+                None
+            }
+        }
+    }
+}
+
+impl Noise {
+    /// Grows the pipe of a child that keeps it full. Being refused is no fault: the user's pages are used up.
+    fn saw(&mut self, n: u64, fd: &OwnedFd, pumps: &Arc<Pumps>) {
+        if n < FULL {
+            self.full = 0;
+            return;
+        }
+        self.full += 1;
+        if self.full != NOISY || self.big.is_some() {
+            return;
+        }
+        if pumps.big.fetch_add(1, Ordering::Relaxed) < limits::BIG_PIPES {
+            set_pipe_size(fd, BIG);
+            self.big = Some(Arc::clone(pumps));
+        } else {
+            pumps.big.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Noise {
+    fn drop(&mut self) {
+        if let Some(pumps) = &self.big {
+            pumps.big.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn set_pipe_size(fd: &OwnedFd, bytes: i32) {
+    // SAFETY: fcntl with an integer argument on a descriptor that we own; failure changes nothing.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) };
+}
+
+impl Pump {
+    async fn run(mut self, out: Option<OwnedFd>, err: Option<OwnedFd>) {
+        let (mut out, mut err) = (Source::new(out, 0), Source::new(err, 1));
+        while out.is_some() || err.is_some() {
+            let first = tokio::select! {
+                () = readable(out.as_ref()), if out.is_some() => true,
+                () = readable(err.as_ref()), if err.is_some() => false,
+            };
+            let source = if first { &mut out } else { &mut err };
+            if let Some(open) = source
+                && self.turn(open).await
+            {
+                *source = None;
+            }
+            tokio::task::yield_now().await;
+        }
+        self.job.log.seal();
+        // Telling that the output is closed must not wait for the disk: the ring has the rest.
+        tokio::spawn(self.finish());
+    }
+
+    /// Some steps of one stream; true at its end.
+    async fn turn(&mut self, source: &mut Source) -> bool {
+        let Source { fd, stream, noise } = source;
+        // Taken before the first step: what arrives after an empty one is a new event and is not forgotten.
+        let Ok(mut ready) = fd.readable().await else {
+            return true;
+        };
+        for _ in 0..STEPS {
+            match self
+                .pumps
+                .pool
+                .step(fd.get_ref().as_fd(), &self.job.log, *stream)
+            {
+                Ok(Step::Moved(n)) => {
+                    self.job.saw_output();
+                    noise.saw(n, fd.get_ref(), &self.pumps);
+                    self.check_limit();
+                    self.kick();
+                }
+                Ok(Step::Empty) => {
+                    ready.clear_ready();
+                    return false;
+                }
+                Ok(Step::Closed) => return true,
+                Ok(Step::WaitForSpill) => {
+                    self.kick();
+                    self.wait_for_writer().await;
+                }
+                Err(error) => {
+                    crate::log_line!(
+                        "error",
+                        "job={} reading its output: {error}",
+                        self.job.spec.process_id
+                    );
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn check_limit(&self) {
+        let spec = &self.job.spec;
+        if spec.on_limit == OnLimit::Stop
+            && spec
+                .max_bytes
+                .is_some_and(|most| self.job.log.end() >= most)
+        {
+            let who = Who {
+                cause: Cause::OutputLimit,
+                by: "output limit".into(),
+                reason: None,
+            };
+            self.job.want_stop(0, who);
+        }
+    }
+
+    /// Starts the spill writer when there is enough for it and none is at it.
+    fn kick(&mut self) {
+        if self.writer.as_ref().is_some_and(|w| !w.is_finished()) || !self.job.log.wants_spill() {
+            return;
+        }
+        let (pumps, job) = (Arc::clone(&self.pumps), Arc::clone(&self.job));
+        self.writer = Some(tokio::spawn(async move { spill(&pumps, &job).await }));
+    }
+
+    async fn wait_for_writer(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            // A writer that panicked has left the spill as it is; the step then drops what it must.
+            let _ = writer.await;
+        } else {
+            self.job.log.room_made().await;
+        }
+    }
+
+    /// Writes what is left after the last byte, so that the file is whole, and closes it.
+    async fn finish(mut self) {
+        loop {
+            if let Some(writer) = self.writer.take() {
+                let _ = writer.await;
+            }
+            self.kick();
+            if self.writer.is_none() {
+                break;
+            }
+        }
+        self.job.log.close_spill();
+    }
+}
+
+async fn readable(source: Option<&Source>) {
+    if let Some(source) = source {
+        // An error here shows again, and is handled, where the stream is read.
+        drop(source.fd.readable().await);
+    }
+}
+
+/// One write of a spill, at most [`limits::SPILL_WRITERS`] in the house. The keeper holds the file from its first
+/// byte on: somebody who cleans folders may take its name away.
+async fn spill(pumps: &Arc<Pumps>, job: &Arc<Job>) {
+    let Ok(_place) = pumps.writers.acquire().await else {
+        return;
+    };
+    let log: Arc<Log> = Arc::clone(&job.log);
+    let fresh = log.spill_path().is_none();
+    let wrote = tokio::task::spawn_blocking(move || log.spill_pending()).await;
+    if let Ok(Err(error)) = wrote {
+        crate::log_line!(
+            "warn",
+            "job={} its full output is not kept: {error}",
+            job.spec.process_id
+        );
+    }
+    if fresh
+        && let Ok(Some(file)) = job.log.spill_fd()
+        && let Err(error) = pumps.keeper.hold_spill(job.spec.number, file.as_fd())
+    {
+        crate::log_line!(
+            "warn",
+            "job={} spill not held: {error}",
+            job.spec.process_id
+        );
+    }
+}

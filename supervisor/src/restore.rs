@@ -1,0 +1,245 @@
+//! After a crash: what the ledger and the keeper know becomes a house again. Everything here may be cut by the
+//! next crash and is then done again from the start.
+
+use std::{
+    collections::{HashMap, HashSet},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
+
+use ostler_proto::limits;
+
+use crate::{
+    feed::Feed,
+    house::House,
+    job::{Finished, Job, Spec, Wanted},
+    ledger::Entry,
+    log::{Arena, Log},
+    process::link::JobState,
+    registry::{Registry, spill_policy},
+    session::{Record, Tombstone},
+};
+
+/// What the ledger says, the last word on each thing.
+#[derive(Default)]
+pub(crate) struct Past {
+    pub(crate) started_at: Option<u64>,
+    pub(crate) generation: u64,
+    pub(crate) next_number: u64,
+    sessions: Vec<Record>,
+    tombstones: HashMap<String, Vec<Tombstone>>,
+    finished: HashMap<u64, (Spec, Finished)>,
+    wanted: HashMap<u64, Wanted>,
+    unbound: HashSet<u64>,
+    gone: HashSet<String>,
+}
+
+impl Past {
+    pub(crate) fn read(entries: Vec<Entry>) -> Self {
+        let mut past = Self {
+            next_number: 1,
+            ..Self::default()
+        };
+        for entry in entries {
+            past.learn(entry);
+        }
+        past
+    }
+
+    fn learn(&mut self, entry: Entry) {
+        match entry {
+            Entry::House {
+                started_at,
+                generation,
+                next_number,
+            } => {
+                self.started_at = Some(started_at);
+                self.generation = generation;
+                self.next_number = self.next_number.max(next_number);
+            }
+            Entry::Session(record) => {
+                self.sessions.retain(|s| s.session.id != record.session.id);
+                self.sessions.push(record);
+            }
+            Entry::Closed { id } => {
+                self.sessions.retain(|s| s.session.id != id);
+                self.tombstones.remove(&id);
+                self.finished.retain(|_, (spec, _)| spec.session.id != id);
+            }
+            Entry::Finished { spec, finished } => {
+                self.next_number = self.next_number.max(spec.number + 1);
+                self.finished.insert(spec.number, (*spec, *finished));
+            }
+            Entry::Released { process_id } => {
+                self.gone.insert(process_id);
+            }
+            Entry::Buried { session, tombstone } => {
+                self.gone.insert(tombstone.process_id.clone());
+                self.tombstones.entry(session).or_default().push(tombstone);
+            }
+            Entry::Wanted { number, wanted } => {
+                self.wanted.insert(number, wanted);
+            }
+            Entry::Unbound { number } => {
+                self.unbound.insert(number);
+            }
+        }
+    }
+}
+
+/// Jobs that are back, before anything of them is read or decided.
+pub(crate) struct Restored {
+    jobs: Vec<(Arc<Job>, Option<JobState>)>,
+}
+
+/// Makes sessions and jobs; nothing runs yet. Called before the scratch pipes are emptied into the rings.
+pub(crate) fn prepare(
+    registry: &Registry,
+    arena: &Arc<Arena>,
+    past: &Past,
+    states: Vec<JobState>,
+    rung: &'static str,
+) -> Restored {
+    for record in &past.sessions {
+        let stones = past
+            .tombstones
+            .get(&record.session.id)
+            .cloned()
+            .unwrap_or_default();
+        registry.restore_session(record.clone(), stones);
+    }
+    let mut jobs = Vec::new();
+    let mut live = HashSet::new();
+    for mut state in states {
+        let Ok(spec) = serde_json::from_slice::<Spec>(&state.record) else {
+            crate::log_line!(
+                "error",
+                "job {} of the keeper has no record that can be read",
+                state.job
+            );
+            continue;
+        };
+        live.insert(spec.number);
+        let spill = state.fds.spill.take();
+        let finished = past.finished.get(&spec.number).map(|(_, f)| f.clone());
+        jobs.push((
+            make(registry, arena, past, spec, finished, spill, rung),
+            Some(state),
+        ));
+    }
+    for (number, (spec, finished)) in &past.finished {
+        if !live.contains(number) && !past.gone.contains(&spec.process_id) {
+            let job = make(
+                registry,
+                arena,
+                past,
+                spec.clone(),
+                Some(finished.clone()),
+                None,
+                rung,
+            );
+            jobs.push((job, None));
+        }
+    }
+    jobs.sort_by_key(|(job, _)| job.spec.number);
+    Restored { jobs }
+}
+
+fn make(
+    registry: &Registry,
+    arena: &Arc<Arena>,
+    past: &Past,
+    spec: Spec,
+    finished: Option<Finished>,
+    spill: Option<OwnedFd>,
+    rung: &'static str,
+) -> Arc<Job> {
+    let policy = match registry.budget_of(&spec.session.id) {
+        Some(budget) => spill_policy(&spec, &budget),
+        None => crate::log::SpillPolicy::Off,
+    };
+    let log = Log::restore(
+        Arc::clone(arena),
+        spec.slot as usize,
+        spec.number,
+        spill,
+        policy,
+    );
+    let feed = spec.stdin_open.then(Feed::new);
+    let (number, bound) = (spec.number, spec.bound);
+    let job = Job::new(spec, log, rung, feed);
+    if let Some(wanted) = past.wanted.get(&number) {
+        job.restore_wanted(wanted.clone());
+    }
+    if bound && past.unbound.contains(&number) {
+        job.unbind();
+    }
+    if let Some(finished) = finished {
+        job.publish(|s| {
+            s.state = ostler_proto::job::State::Exited;
+            s.pid = finished.pid;
+            s.resolved.clone_from(&finished.resolved);
+            s.finished = Some(Arc::new(finished));
+        });
+    }
+    Arc::new(job)
+}
+
+impl Restored {
+    /// The log of a job, for the bytes that a scratch pipe still holds.
+    pub(crate) fn log_of(&self, job: u64) -> Option<Arc<Log>> {
+        self.jobs
+            .iter()
+            .find(|(j, _)| j.spec.number == job)
+            .map(|(j, _)| Arc::clone(&j.log))
+    }
+
+    /// Puts the jobs into the table and goes on with the lives of those that have one.
+    pub(crate) fn resume(self, house: &Arc<House>, next_number: u64) {
+        let mut back = 0;
+        for (job, state) in self.jobs {
+            match state {
+                None => {
+                    job.log.seal();
+                    job.publish(|s| s.over = true);
+                    drop(house.registry.restore_job(&job));
+                }
+                Some(state) => {
+                    back += 1;
+                    let Some(permit) = house.registry.restore_job(&job) else {
+                        crate::log_line!(
+                            "error",
+                            "job={} has no session any more",
+                            job.spec.process_id
+                        );
+                        continue;
+                    };
+                    if job.is_bound() {
+                        wait_for_client(&job);
+                    }
+                    house.adopt(&job, state.entry.facts, Some(state.fds), permit);
+                }
+            }
+        }
+        house.registry.restored(next_number);
+        if back > 0 {
+            crate::log_line!("info", "went on with {back} jobs");
+        }
+    }
+}
+
+/// A connection broken by our own restart is no cancel: the client of a foreground run has some time to come back.
+fn wait_for_client(job: &Arc<Job>) {
+    job.claim();
+    let job = Arc::clone(job);
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(limits::REATTACH)).await;
+        if job.unclaim() && job.status().finished.is_none() {
+            job.want_stop(
+                job.spec.grace_ms,
+                crate::methods::asked("client", Some("its client did not come back".into())),
+            );
+        }
+    });
+}

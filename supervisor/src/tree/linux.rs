@@ -1,0 +1,241 @@
+//! The scan on Linux: one pass over `/proc` that finds the members of any number of trees.
+//!
+//! Owned by the sweep's worker. Everything is read afresh each time; a descriptor lives only while its process
+//! is being looked at, because an ordinary user has 1,024 of them and a job may have more members. It never
+//! signals anything by number, and never touches process 0, 1, itself or its parent.
+
+mod facts;
+mod handle;
+mod links;
+mod sockets;
+mod wake;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::{fs, io, process};
+
+use super::{Found, Proof, Rung, Target, cookie};
+pub(super) use facts::state;
+pub use facts::{cookie_of, describe, program, start_time};
+pub(super) use handle::{Opened, Process, Waited};
+pub(super) use sockets::{listening, sockets_of};
+pub(super) use wake::Wake;
+
+/// Returns the job of `instance` whose cookie process `pid` carries, [`cookie::HOUSE_JOB`] for a keeper or
+/// supervisor, nothing for a stranger or a process that is gone. Works on zombies.
+pub fn job_of(pid: u32, instance: u32) -> Option<u64> {
+    let (soft, hard) = cookie_of(pid)?;
+    cookie::belongs(soft, hard, instance)
+}
+
+/// Returns the instance of a house of this user with this runtime folder (its real path).
+///
+/// Beside the boot id it covers the process namespace: a container with the same user number and path has the
+/// same boot id, and its processes are visible from outside. Without the namespace the outer house would take
+/// the container's jobs for leftovers of its own and end them.
+///
+/// # Errors
+/// `/proc` is missing or cannot be read.
+pub fn instance_here(run_folder: &Path) -> io::Result<u32> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let namespace = fs::read_link("/proc/self/ns/pid")?;
+    // SAFETY: getuid has no preconditions and cannot fail.
+    let uid = unsafe { libc::getuid() };
+    let epoch = format!("{} {}", boot.trim(), namespace.display());
+    Ok(cookie::instance(uid, &epoch, run_folder))
+}
+
+/// Returns a living keeper or supervisor of `instance`, other than the processes in `except`.
+///
+/// # Errors
+/// `/proc` cannot be read; then nothing is known, and a start must sweep nothing.
+pub fn house_is_alive(instance: u32, except: &[u32]) -> io::Result<Option<u32>> {
+    for pid in pids()? {
+        if except.contains(&pid) || job_of(pid, instance) != Some(cookie::HOUSE_JOB) {
+            continue;
+        }
+        let proof = Proof::Cookie(cookie::HOUSE_JOB);
+        if let Opened::Live(_) = Process::open(pid, proof, instance)? {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the numbers of all processes that can be seen, in ascending order as a rule.
+///
+/// A `/proc` of another process namespace is refused: its numbers would mean other processes here.
+pub(super) fn pids() -> io::Result<impl Iterator<Item = u32>> {
+    let own = fs::read_link("/proc/self")?;
+    if own.as_os_str().as_encoded_bytes() != process::id().to_string().as_bytes() {
+        return Err(io::Error::other("/proc shows another process namespace"));
+    }
+    let entries = fs::read_dir("/proc")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+}
+
+/// Finds members. Keeps nothing between scans on the cookie rung; on the links rung it remembers whom it has
+/// seen, because an orphan can no longer be told by its parents.
+pub(super) struct Scanner {
+    instance: u32,
+    rung: Rung,
+    remembered: links::Memory,
+}
+
+impl Scanner {
+    pub(super) fn new(instance: u32, rung: Rung) -> Self {
+        Self {
+            instance,
+            rung,
+            remembered: links::Memory::default(),
+        }
+    }
+
+    /// Looks at every process once and tells `visit` of each member, with the index of its target. A process
+    /// is acted on inside the call, right after it was recognised: later it may be somebody else.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read, or no descriptor is left. What was visited until then stands.
+    pub(super) fn scan(
+        &mut self,
+        targets: &[Arc<Target>],
+        visit: &mut dyn FnMut(usize, Found<'_>),
+    ) -> io::Result<()> {
+        match self.rung {
+            Rung::Cookie => self.scan_cookies(targets, visit),
+            Rung::Links => self.scan_links(targets, visit),
+        }
+    }
+
+    /// Opens a process that an earlier scan found, if it is still the same.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(super) fn reopen(&self, pid: u32, proof: Proof) -> io::Result<Opened> {
+        Process::open(pid, proof, self.instance)
+    }
+
+    fn scan_cookies(
+        &self,
+        targets: &[Arc<Target>],
+        visit: &mut dyn FnMut(usize, Found<'_>),
+    ) -> io::Result<()> {
+        let index = Index::new(targets);
+        let mut leaders = index.leaders.clone();
+        let spared = Spared::now();
+        for pid in pids()? {
+            let Some(job) = job_of(pid, self.instance) else {
+                continue;
+            };
+            if spared.holds(pid) || job == cookie::HOUSE_JOB || !index.wants(job, pid) {
+                continue;
+            }
+            let opened = self.reopen(pid, Proof::Cookie(job))?;
+            for target in index.of(job, pid) {
+                tell(&opened, pid, target, visit);
+            }
+            if let Some((_, targets)) = leaders.get_mut(&pid) {
+                targets.retain(|target| !index.of(job, pid).any(|told| told == *target));
+            }
+        }
+        // A leader that lowered its own limits is still the leader.
+        for (pid, (start, targets)) in leaders {
+            if targets.is_empty() || spared.holds(pid) {
+                continue;
+            }
+            let opened = self.reopen(pid, Proof::Start(start))?;
+            if let Opened::Live(process) = &opened {
+                targets
+                    .iter()
+                    .for_each(|target| visit(*target, Found::Live(process)));
+            }
+        }
+        Ok(())
+    }
+
+    fn scan_links(
+        &mut self,
+        targets: &[Arc<Target>],
+        visit: &mut dyn FnMut(usize, Found<'_>),
+    ) -> io::Result<()> {
+        let spared = Spared::now();
+        for (target, pid, start) in links::members(targets, &spared, &mut self.remembered)? {
+            let opened = self.reopen(pid, Proof::Start(start))?;
+            tell(&opened, pid, target, visit);
+        }
+        Ok(())
+    }
+}
+
+/// Hands one candidate on.
+fn tell(opened: &Opened, pid: u32, target: usize, visit: &mut dyn FnMut(usize, Found<'_>)) {
+    match opened {
+        Opened::Live(process) => visit(target, Found::Live(process)),
+        Opened::Dead => visit(target, Found::Dead(pid)),
+        Opened::Stranger => {}
+    }
+}
+
+/// Processes that are never members, whatever they look like.
+struct Spared {
+    own: u32,
+    keeper: u32,
+}
+
+impl Spared {
+    /// The parent is asked each time: when the keeper dies, the supervisor gets another one.
+    fn now() -> Self {
+        Self {
+            own: process::id(),
+            keeper: std::os::unix::process::parent_id(),
+        }
+    }
+
+    fn holds(&self, pid: u32) -> bool {
+        pid <= 1 || pid == self.own || pid == self.keeper
+    }
+}
+
+/// Targets by job, so that 200 trees cost one look-up a process.
+struct Index<'a> {
+    jobs: HashMap<u64, Vec<usize>>,
+    houses: Vec<(usize, &'a [u32])>,
+    leaders: HashMap<u32, (u64, Vec<usize>)>,
+}
+
+impl<'a> Index<'a> {
+    fn new(targets: &'a [Arc<Target>]) -> Self {
+        let mut index = Self {
+            jobs: HashMap::new(),
+            houses: Vec::new(),
+            leaders: HashMap::new(),
+        };
+        for (at, target) in targets.iter().enumerate() {
+            match &**target {
+                Target::Job(mark) => {
+                    index.jobs.entry(mark.job).or_default().push(at);
+                    if let Some((pid, start)) = mark.leader {
+                        let entry = index.leaders.entry(pid).or_insert((start, Vec::new()));
+                        entry.1.push(at);
+                    }
+                }
+                Target::House { keep } => index.houses.push((at, keep)),
+            }
+        }
+        index
+    }
+
+    fn wants(&self, job: u64, pid: u32) -> bool {
+        self.of(job, pid).next().is_some()
+    }
+
+    fn of(&self, job: u64, pid: u32) -> impl Iterator<Item = usize> {
+        let jobs = self.jobs.get(&job).into_iter().flatten().copied();
+        let houses = self
+            .houses
+            .iter()
+            .filter(move |(_, keep)| !keep.contains(&pid));
+        jobs.chain(houses.map(|(at, _)| *at))
+    }
+}

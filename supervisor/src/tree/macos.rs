@@ -1,0 +1,150 @@
+//! Process trees on macOS: not yet.
+//!
+//! They will be read by session, group, parents and the environment marker, there being no cookie. Until then nothing is found, and
+//! every request says so instead of calling a tree empty.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+use std::{fs, io};
+
+use super::{Found, Member, Proof, Rung, Target, cookie};
+
+fn not_yet() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "process trees are not yet read on macOS",
+    )
+}
+
+/// Returns nothing: there is no cookie on macOS.
+pub fn cookie_of(_pid: u32) -> Option<(u64, u64)> {
+    None
+}
+
+/// Returns nothing: there is no cookie on macOS.
+pub fn job_of(_pid: u32, _instance: u32) -> Option<u64> {
+    None
+}
+
+/// Returns the instance of a house of this user with this runtime folder (its real path).
+///
+/// # Errors
+/// The folder cannot be resolved.
+pub fn instance_here(run_folder: &Path) -> io::Result<u32> {
+    Ok(cookie::instance(0, "macOS", &fs::canonicalize(run_folder)?))
+}
+
+/// Cannot tell yet.
+///
+/// # Errors
+/// Always: nothing is known, and a start must sweep nothing.
+pub fn house_is_alive(_instance: u32, _except: &[u32]) -> io::Result<Option<u32>> {
+    Err(not_yet())
+}
+
+/// Returns nothing: not yet.
+pub fn start_time(_pid: u32) -> Option<u64> {
+    None
+}
+
+/// Returns nothing: not yet.
+pub fn program(_pid: u32) -> Option<String> {
+    None
+}
+
+/// Returns nothing: not yet.
+pub fn describe(_pid: u32) -> Option<Member> {
+    None
+}
+
+pub(super) fn state(_pid: u32) -> Option<char> {
+    None
+}
+
+pub(super) fn pids() -> io::Result<impl Iterator<Item = u32>> {
+    Err::<std::iter::Empty<u32>, _>(not_yet())
+}
+
+/// A listening TCP socket.
+pub(super) struct Socket {
+    pub(super) port: u16,
+    pub(super) inode: u64,
+}
+
+pub(super) fn listening(_pid: u32) -> Vec<Socket> {
+    Vec::new()
+}
+
+pub(super) fn sockets_of(_pid: u32) -> Vec<u64> {
+    Vec::new()
+}
+
+/// Never made: nothing is found.
+pub(super) enum Process {}
+
+#[expect(dead_code, reason = "the surface is shared with Linux")]
+pub(super) enum Opened {
+    Live(Process),
+    Dead,
+    Stranger,
+}
+
+#[expect(dead_code, reason = "the surface is shared with Linux")]
+pub(super) enum Waited {
+    Dead,
+    TimeOver,
+    Woken,
+}
+
+impl Process {
+    pub(super) fn pid(&self) -> u32 {
+        match *self {}
+    }
+
+    pub(super) fn proof(&self) -> Proof {
+        match *self {}
+    }
+
+    pub(super) fn send(&self, _signal: i32) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn wait_dead(&self, _until: Instant, _wake: &Wake) -> io::Result<Waited> {
+        match *self {}
+    }
+}
+
+/// Nobody waits for a death here, so nobody is woken.
+pub(super) struct Wake;
+
+impl Wake {
+    pub(super) fn new() -> Self {
+        Self
+    }
+
+    pub(super) fn ring(&self) {}
+
+    pub(super) fn hush(&self) {}
+}
+
+/// Finds nothing and says so.
+pub(super) struct Scanner;
+
+impl Scanner {
+    pub(super) fn new(_instance: u32, _rung: Rung) -> Self {
+        Self
+    }
+
+    pub(super) fn scan(
+        &mut self,
+        _targets: &[Arc<Target>],
+        _visit: &mut dyn FnMut(usize, Found<'_>),
+    ) -> io::Result<()> {
+        Err(not_yet())
+    }
+
+    pub(super) fn reopen(&self, _pid: u32, _proof: Proof) -> io::Result<Opened> {
+        Err(not_yet())
+    }
+}

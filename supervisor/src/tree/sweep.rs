@@ -1,0 +1,536 @@
+//! The shared service that looks for members, signals them and ends trees: one scan serves everybody.
+//!
+//! Requests queue up; one blocking worker at a time takes all that is pending, scans once and answers. It runs
+//! only while there is something to do. It never reaps (the keeper does) and keeps no descriptor of a member.
+//!
+//! A kill goes in rounds: stop whatever is found and look again until nothing new turns up, kill all that was
+//! found, sleep until it is dead, look again; over when two looks in a row see nobody. Killing without stopping
+//! first loses against a program that forks and dies: it was once chased for 10,000 scans.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ostler_proto::job::Survivor;
+use ostler_proto::limits::FORCE_WAIT;
+use tokio::sync::oneshot;
+
+use super::platform::{self, Opened, Process, Scanner, Waited, Wake};
+use super::{Found, Mark, Proof, Rung, Target};
+
+/// Looks that may bring new processes before the kill begins anyway: somebody who forks faster than we stop
+/// must not put it off for ever.
+const FREEZES: u32 = 8;
+/// Looks in a row that must see nobody.
+const EMPTY_LOOKS: u32 = 2;
+/// First and longest sleep between two looks at what does not die.
+const PATIENCE: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
+
+/// What became of a tree that was to be ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Killed {
+    /// Numbers of all members that were seen alive.
+    pub seen: Vec<u32>,
+    /// Who is still there, and why. Empty: nobody is left.
+    pub survivors: Vec<Survivor>,
+}
+
+/// Finds, signals and ends trees. Clones share one queue and one worker.
+///
+/// Every call needs a tokio runtime. A call that is dropped before it answers has still been asked.
+#[derive(Clone)]
+pub struct Trees {
+    shared: Arc<Shared>,
+}
+
+impl Trees {
+    /// Makes the service for the house `instance`, see [`super::instance_here`].
+    pub fn new(instance: u32, rung: Rung) -> Self {
+        let queue = Queue {
+            asked: Vec::new(),
+            idle: Some(Scanner::new(instance, rung)),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                rung,
+                queue: Mutex::new(queue),
+                wake: Wake::new(),
+                scans: AtomicU64::new(0),
+                fault: Mutex::new(None),
+            }),
+        }
+    }
+
+    /// Returns how members are found: `cookie` or `links`.
+    pub fn rung(&self) -> &'static str {
+        self.shared.rung.word()
+    }
+
+    /// Returns how often all processes were looked at since the service was made.
+    pub fn scans(&self) -> u64 {
+        self.shared.scans.load(Ordering::Relaxed)
+    }
+
+    /// Returns why the last scan failed, nothing when it did not. While this says something, an empty list of
+    /// members means nothing.
+    pub fn fault(&self) -> Option<String> {
+        lock(&self.shared.fault).clone()
+    }
+
+    /// Returns the living members, the main process included. The scan starts after the call.
+    pub async fn members(&self, mark: Mark) -> Vec<u32> {
+        self.query(mark, Vec::new()).await
+    }
+
+    /// Asks every member to end: TERM, then CONT for those that are stopped. Returns whom it reached.
+    pub async fn polite(&self, mark: Mark) -> Vec<u32> {
+        self.query(mark, vec![Signal::Polite, Signal::Continue])
+            .await
+    }
+
+    /// Sends `signo` to every member. Returns whom it reached.
+    pub async fn signal(&self, mark: Mark, signo: i32) -> Vec<u32> {
+        self.query(mark, vec![Signal::Number(signo)]).await
+    }
+
+    /// Ends the tree and answers when nobody is left, or after [`FORCE_WAIT`] with those that remain.
+    pub async fn kill(&self, mark: Mark) -> Killed {
+        self.end(Target::Job(mark)).await
+    }
+
+    /// Ends what a dead house of the same instance left behind, except the processes in `keep`. Only for the
+    /// start, and only when [`super::house_is_alive`] found nobody. Finds nothing on the links rung.
+    pub async fn sweep_house(&self, keep: &[u32]) -> Killed {
+        let keep = keep.to_vec();
+        self.end(Target::House { keep }).await
+    }
+
+    async fn query(&self, mark: Mark, signals: Vec<Signal>) -> Vec<u32> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.ask(Ask::Query(Query {
+            target: Arc::new(Target::Job(mark)),
+            signals,
+            hit: Vec::new(),
+            reply,
+        }));
+        // The worker always answers; it is gone only together with the runtime.
+        answer.await.unwrap_or_default()
+    }
+
+    async fn end(&self, target: Target) -> Killed {
+        let (reply, answer) = oneshot::channel();
+        let target = Arc::new(target);
+        let kill = Kill::new(Arc::clone(&target), reply);
+        self.shared.ask(Ask::Kill(kill));
+        answer
+            .await
+            .unwrap_or_else(|_| blind(&target, "the worker is gone"))
+    }
+}
+
+/// What `Trees` and the worker share.
+struct Shared {
+    rung: Rung,
+    queue: Mutex<Queue>,
+    wake: Wake,
+    scans: AtomicU64,
+    fault: Mutex<Option<String>>,
+}
+
+/// Requests that no scan has seen yet.
+struct Queue {
+    asked: Vec<Ask>,
+    /// Here while no worker runs; whoever takes it out starts one.
+    idle: Option<Scanner>,
+}
+
+enum Ask {
+    Query(Query),
+    Kill(Kill),
+}
+
+impl Shared {
+    fn ask(self: &Arc<Self>, ask: Ask) {
+        let mut queue = lock(&self.queue);
+        queue.asked.push(ask);
+        let Some(scanner) = queue.idle.take() else {
+            drop(queue);
+            self.wake.ring();
+            return;
+        };
+        drop(queue);
+        let worker = Worker {
+            shared: Arc::clone(self),
+            scanner: Some(scanner),
+            kills: Vec::new(),
+            patience: PATIENCE[0],
+        };
+        tokio::task::spawn_blocking(move || worker.run());
+    }
+}
+
+/// A poisoned lock is taken all the same: every value behind these locks is whole between two statements.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs while there are requests or trees to end.
+struct Worker {
+    shared: Arc<Shared>,
+    scanner: Option<Scanner>,
+    kills: Vec<Kill>,
+    patience: Duration,
+}
+
+impl Worker {
+    fn run(mut self) {
+        while let Some(mut queries) = self.take() {
+            let fault = self.look(&mut queries).err();
+            if let Some(error) = &fault {
+                self.kills.iter_mut().for_each(|kill| kill.blinded(error));
+            }
+            *lock(&self.shared.fault) = fault.as_ref().map(ToString::to_string);
+            for query in queries {
+                // Whoever asked may have left.
+                let _ = query.reply.send(query.hit);
+            }
+            self.settle(fault.is_some());
+        }
+    }
+
+    /// Takes what is pending. Nothing: the scanner is back in its place and the worker is to end. Both under
+    /// one lock, so that a request either is seen here or starts the next worker.
+    fn take(&mut self) -> Option<Vec<Query>> {
+        self.shared.wake.hush();
+        let mut queue = lock(&self.shared.queue);
+        if queue.asked.is_empty() && self.kills.is_empty() {
+            queue.idle = self.scanner.take();
+            return None;
+        }
+        let mut queries = Vec::new();
+        for ask in queue.asked.drain(..) {
+            match ask {
+                Ask::Query(query) => queries.push(query),
+                Ask::Kill(kill) => {
+                    self.patience = PATIENCE[0];
+                    self.kills.push(kill);
+                }
+            }
+        }
+        Some(queries)
+    }
+
+    /// One scan for everybody.
+    fn look(&mut self, queries: &mut [Query]) -> io::Result<()> {
+        let kills = &mut self.kills;
+        kills.iter_mut().for_each(Kill::look_again);
+        let wanted = kills.iter().map(|kill| &kill.target);
+        let wanted = wanted.chain(queries.iter().map(|query| &query.target));
+        let targets: Vec<Arc<Target>> = wanted.cloned().collect();
+        let Some(scanner) = &mut self.scanner else {
+            return Err(io::Error::other("the scanner is gone"));
+        };
+        self.shared.scans.fetch_add(1, Ordering::Relaxed);
+        scanner.scan(
+            &targets,
+            &mut |at, found| match at.checked_sub(kills.len()) {
+                None => kills[at].found(&found),
+                Some(at) => queries[at].found(&found),
+            },
+        )
+    }
+
+    /// Answers kills that are over, strikes where everything stands still, and sleeps when nobody wants
+    /// another look at once.
+    fn settle(&mut self, blind: bool) {
+        let now = Instant::now();
+        let mut again = false;
+        let mut moved = false;
+        let mut struck = Vec::new();
+        let scanner = self.scanner.as_ref();
+        self.kills.retain_mut(|kill| {
+            moved |= kill.fresh;
+            match kill.next(blind, now) {
+                Step::Over => kill.answer(),
+                Step::Look => again = true,
+                Step::Strike => {
+                    struck.extend(kill.here.iter().map(|(pid, proof)| (*pid, *proof)));
+                    if let Some(scanner) = scanner {
+                        kill.strike(scanner);
+                    }
+                }
+            }
+            kill.reply.is_some()
+        });
+        if again || self.kills.is_empty() {
+            return;
+        }
+        self.patience = match moved {
+            true => PATIENCE[0],
+            false => (self.patience * 2).min(PATIENCE[1]),
+        };
+        let deadlines = self.kills.iter().map(|kill| kill.deadline);
+        let until = deadlines.fold(now + self.patience, Instant::min);
+        self.sleep(&struck, until);
+    }
+
+    /// Sleeps until all of them are dead, one after the other through one descriptor: the last death ends the
+    /// wait either way.
+    fn sleep(&self, struck: &[(u32, Proof)], until: Instant) {
+        let Some(scanner) = &self.scanner else {
+            return;
+        };
+        let mut blind = struck.is_empty();
+        for (pid, proof) in struck {
+            match wait_one(scanner, *pid, *proof, until, &self.shared.wake) {
+                Ok(Waited::Dead) => {}
+                Ok(Waited::TimeOver | Waited::Woken) => return,
+                Err(_) => blind = true,
+            }
+        }
+        // No descriptor was to be had: without a pause this would be a busy loop.
+        if blind {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+/// Waits for one death. Somebody who is no longer the one that was struck counts as dead.
+fn wait_one(
+    scanner: &Scanner,
+    pid: u32,
+    proof: Proof,
+    until: Instant,
+    wake: &Wake,
+) -> io::Result<Waited> {
+    match scanner.reopen(pid, proof)? {
+        Opened::Live(process) => process.wait_dead(until, wake),
+        Opened::Dead | Opened::Stranger => Ok(Waited::Dead),
+    }
+}
+
+impl Drop for Worker {
+    /// After a panic the next request must find a scanner, and nobody may wait for this worker's answers.
+    fn drop(&mut self) {
+        if let Some(scanner) = self.scanner.take() {
+            let mut queue = lock(&self.shared.queue);
+            queue.asked.clear();
+            queue.idle = Some(scanner);
+        }
+    }
+}
+
+/// A signal by what it is for; only the platform knows numbers.
+#[derive(Clone, Copy)]
+enum Signal {
+    Polite,
+    Continue,
+    Freeze,
+    Kill,
+    Number(i32),
+}
+
+impl Signal {
+    #[cfg(unix)]
+    const fn number(self) -> i32 {
+        match self {
+            Self::Polite => libc::SIGTERM,
+            Self::Continue => libc::SIGCONT,
+            Self::Freeze => libc::SIGSTOP,
+            Self::Kill => libc::SIGKILL,
+            Self::Number(number) => number,
+        }
+    }
+
+    /// Windows has none; nothing is ever found there to be signalled.
+    #[cfg(not(unix))]
+    const fn number(self) -> i32 {
+        match self {
+            Self::Number(number) => number,
+            Self::Polite | Self::Continue | Self::Freeze | Self::Kill => 0,
+        }
+    }
+}
+
+/// Who is there; they may get signals on the way.
+struct Query {
+    target: Arc<Target>,
+    signals: Vec<Signal>,
+    hit: Vec<u32>,
+    reply: oneshot::Sender<Vec<u32>>,
+}
+
+impl Query {
+    fn found(&mut self, found: &Found<'_>) {
+        let Found::Live(process) = found else {
+            return;
+        };
+        let mut reached = true;
+        for signal in &self.signals {
+            reached &= process.send(signal.number()).is_ok();
+        }
+        if reached {
+            self.hit.push(process.pid());
+        }
+    }
+}
+
+/// What a kill wants next.
+enum Step {
+    Look,
+    Strike,
+    Over,
+}
+
+/// One tree on its way out.
+struct Kill {
+    target: Arc<Target>,
+    reply: Option<oneshot::Sender<Killed>>,
+    deadline: Instant,
+    /// Seen alive at any time.
+    seen: BTreeSet<u32>,
+    /// Found dead without having been seen alive: unreaped children, and those that died under our eyes.
+    gone: BTreeSet<u32>,
+    /// Alive in the newest look.
+    here: BTreeMap<u32, Proof>,
+    /// The newest look brought somebody new, dead or alive: there is life in the tree.
+    fresh: bool,
+    freezes: u32,
+    empties: u32,
+    struck: bool,
+    denied: BTreeSet<u32>,
+    fault: Option<String>,
+}
+
+impl Kill {
+    fn new(target: Arc<Target>, reply: oneshot::Sender<Killed>) -> Self {
+        Self {
+            target,
+            reply: Some(reply),
+            deadline: Instant::now() + Duration::from_millis(FORCE_WAIT),
+            seen: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            here: BTreeMap::new(),
+            fresh: false,
+            freezes: 0,
+            empties: 0,
+            struck: false,
+            denied: BTreeSet::new(),
+            fault: None,
+        }
+    }
+
+    fn look_again(&mut self) {
+        self.here.clear();
+        self.fresh = false;
+        self.fault = None;
+    }
+
+    fn blinded(&mut self, error: &io::Error) {
+        self.fault = Some(error.to_string());
+    }
+
+    /// Stops it at once: what stands still cannot fork.
+    fn found(&mut self, found: &Found<'_>) {
+        match found {
+            Found::Live(process) => {
+                let pid = process.pid();
+                self.fresh |= self.seen.insert(pid);
+                self.here.insert(pid, process.proof());
+                self.send(process, Signal::Freeze);
+            }
+            // A member that died between being read and being opened has perhaps forked before: only a corpse
+            // that was there already counts as nobody.
+            Found::Dead(pid) => self.fresh |= !self.seen.contains(pid) && self.gone.insert(*pid),
+        }
+    }
+
+    fn send(&mut self, process: &Process, signal: Signal) {
+        let refused = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        if process.send(signal.number()).is_err_and(refused) {
+            self.denied.insert(process.pid());
+        }
+    }
+
+    fn next(&mut self, blind: bool, now: Instant) -> Step {
+        let late = now >= self.deadline;
+        if blind {
+            return if late { Step::Over } else { Step::Strike };
+        }
+        if self.here.is_empty() {
+            self.empties = if self.fresh { 0 } else { self.empties + 1 };
+            if late && self.fresh {
+                self.fault = Some("its processes die before they can be stopped".to_owned());
+            }
+            let over = self.empties >= EMPTY_LOOKS || late;
+            return if over { Step::Over } else { Step::Look };
+        }
+        self.empties = 0;
+        if late && self.struck {
+            return Step::Over;
+        }
+        if self.fresh && self.freezes < FREEZES && !late {
+            self.freezes += 1;
+            return Step::Look;
+        }
+        self.freezes = 0;
+        Step::Strike
+    }
+
+    fn strike(&mut self, scanner: &Scanner) {
+        self.struck = true;
+        for (pid, proof) in self.here.clone() {
+            if let Ok(Opened::Live(process)) = scanner.reopen(pid, proof) {
+                self.send(&process, Signal::Kill);
+            }
+        }
+    }
+
+    fn answer(&mut self) {
+        let Some(reply) = self.reply.take() else {
+            return;
+        };
+        let mut killed = match &self.fault {
+            Some(fault) => blind(&self.target, fault),
+            None => Killed::default(),
+        };
+        killed.seen = self.seen.iter().copied().collect();
+        let left = self.here.keys().map(|pid| self.survivor(*pid));
+        killed.survivors.extend(left);
+        // Whoever asked may have left.
+        let _ = reply.send(killed);
+    }
+
+    fn survivor(&self, pid: u32) -> Survivor {
+        let why = if self.denied.contains(&pid) {
+            "not permitted"
+        } else if platform::state(pid) == Some('D') {
+            "uninterruptible"
+        } else {
+            "does not react"
+        };
+        Survivor {
+            pid,
+            program: platform::program(pid).unwrap_or_default(),
+            why: why.to_owned(),
+        }
+    }
+}
+
+/// The answer when nobody could look: the tree must not be called empty.
+fn blind(target: &Target, fault: &str) -> Killed {
+    let leader = match target {
+        Target::Job(mark) => mark.leader.map_or(0, |(pid, _)| pid),
+        Target::House { .. } => 0,
+    };
+    Killed {
+        seen: Vec::new(),
+        survivors: vec![Survivor {
+            pid: leader,
+            program: String::new(),
+            why: format!("cannot be looked for: {fault}"),
+        }],
+    }
+}
