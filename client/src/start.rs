@@ -38,6 +38,9 @@ use crate::house::{self, Held, StartLock};
 const TRIES: u32 = 5;
 /// How often a lock or a socket that somebody else is about to change is looked at again.
 const AGAIN: Duration = Duration::from_millis(3);
+/// How long the keeper is given to look before it is asked again: it may have had a reason not to, such as a
+/// supervisor that it has only just started.
+const KNOCK_AGAIN: Duration = Duration::from_secs(10);
 /// A house that holds its lock while nobody listens is asked to look after this time: a leaving one needs less,
 /// and one whose socket was deleted would make people wait.
 const ASK_AFTER: Duration = Duration::from_secs(1);
@@ -301,7 +304,8 @@ struct Approach<'a> {
     tries: u32,
     spawned: u32,
     failure: Option<String>,
-    knocked: bool,
+    /// When the keeper was first asked to look.
+    knocked: Option<Instant>,
 }
 
 impl<'a> Approach<'a> {
@@ -315,7 +319,7 @@ impl<'a> Approach<'a> {
             tries: 0,
             spawned: 0,
             failure: None,
-            knocked: false,
+            knocked: None,
         }
     }
 
@@ -403,9 +407,8 @@ impl<'a> Approach<'a> {
         if since.elapsed() > ms(limits::HOUSE_PATIENCE) {
             return Err(self.silence());
         }
-        if since.elapsed() > ASK_AFTER && !self.knocked {
-            self.knocked = true;
-            house::knock(&self.at);
+        if since.elapsed() > ASK_AFTER && self.knocked.is_none() {
+            self.knock();
         }
         sleep(AGAIN).await;
         Ok(())
@@ -472,22 +475,28 @@ impl<'a> Approach<'a> {
     fn patience(&self) -> Duration {
         match self.options.mode {
             Mode::Look => ms(limits::STATUS_PATIENCE),
-            // Its keeper pings it for 5 s, then replaces it.
-            _ if self.knocked => ms(limits::HELLO_PATIENCE + limits::HOUSE_PATIENCE),
+            _ if self.knocked.is_some() => KNOCK_AGAIN,
             _ => ms(limits::HELLO_PATIENCE),
         }
     }
 
     /// The handshake was not answered in time.
     async fn silent(&mut self) -> Result<(), Unavailable> {
-        if self.options.mode == Mode::Look || self.knocked {
+        // Its keeper pings it for 5 s, then replaces it.
+        let enough = ms(limits::HELLO_PATIENCE + limits::HOUSE_PATIENCE);
+        if self.options.mode == Mode::Look || self.knocked.is_some_and(|at| at.elapsed() >= enough)
+        {
             return Err(self.silence());
         }
-        self.knocked = true;
         // Others need not wait for us while we wait for an answer.
         self.lock = None;
-        house::knock(&self.at);
+        self.knock();
         Ok(())
+    }
+
+    fn knock(&mut self) {
+        self.knocked.get_or_insert_with(Instant::now);
+        house::knock(&self.at);
     }
 
     /// The connection ended before the handshake was answered.

@@ -82,10 +82,12 @@ impl From<Refusal> for Failure {
             RefusalKind::BadArgument => exit::USAGE,
             _ => exit::OURS,
         };
+        // A message of several lines, such as that of a regular expression, goes on as causes.
+        let mut lines = refusal.message.lines().map(str::to_owned);
         Self {
             code,
-            causes: causes(&refusal),
-            what: refusal.message,
+            what: lines.next().unwrap_or_default(),
+            causes: lines.chain(causes(&refusal)).collect(),
             hint: refusal.hint,
         }
     }
@@ -164,6 +166,12 @@ mod tests {
             "error: 8 of 8 commands run in app\n  t1 running: cargo test\nhint: stop one"
         );
         assert_eq!(failure.code, 125);
+    }
+
+    #[test]
+    fn a_message_of_several_lines_stays_readable() {
+        let failure = Failure::from(Refusal::bad("for", "is wrong:\n  (\n  ^"));
+        assert_eq!(failure.text(), "error: `for` is wrong:\n    (\n    ^");
     }
 
     #[test]

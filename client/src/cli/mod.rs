@@ -34,6 +34,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use ostler::Client;
 use ostler_proto::methods::Method;
+use ostler_proto::refusal::RefusalKind;
 
 use self::failure::Failure;
 /// Runs commands in the background and keeps hold of them, to the last grandchild.
@@ -131,7 +132,8 @@ fn nobody(error: &ostler::Error) -> bool {
     matches!(error, ostler::Error::Unavailable(why) if matches!(**why, ostler::Unavailable::NotRunning))
 }
 
-/// Asks a supervisor if one runs, and says so if it is of another build.
+/// Asks about a whole session if a supervisor runs, and says so if it is of another build. A session that does
+/// not exist is as empty as a house that does not stand.
 async fn ask_if_any<M: Method>(
     client: &Client,
     params: M::Params,
@@ -142,6 +144,7 @@ async fn ask_if_any<M: Method>(
             Ok(Some(answer))
         }
         Err(e) if nobody(&e) => Ok(None),
+        Err(ostler::Error::Refused(r)) if r.kind == RefusalKind::NotFound => Ok(None),
         Err(e) => Err(e.into()),
     }
 }

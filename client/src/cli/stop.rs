@@ -76,11 +76,8 @@ async fn stop(args: &Args, scope: &Scope) -> Result<StopSummary, Failure> {
     let client = scope::client(Mode::Use)?;
     if args.which.ids.is_empty() {
         let params = everything(args, scope)?;
-        let summary = ask_if_any::<JobStop>(&client, params).await;
-        return match summary {
-            Ok(summary) => Ok(summary.unwrap_or_default()),
-            Err(failure) => Err(failure),
-        };
+        let summary = ask_if_any::<JobStop>(&client, params).await?;
+        return Ok(summary.unwrap_or_default());
     }
     let groups = scope.targets(&args.which.ids)?;
     let calls = groups.into_iter().map(|group| {

@@ -157,7 +157,7 @@ fn sentence(args: &Args, job: &WaitedJob, took: Duration) -> Option<String> {
             Some(line) => format!("{who} printed after {took}: {}", words::clean(&line.text)),
             None => format!("{who} printed it after {took}"),
         },
-        Reason::Quiet => format!("{who} is quiet after {took}"),
+        Reason::Quiet => format!("{who} is quiet"),
         Reason::Prompt | Reason::InputWait => format!("{who} waits for input after {took}"),
         Reason::InferredIdle => format!("{who} is quiet and probably waits, after {took}"),
         Reason::WaitOver => timed_out(args, job),
