@@ -144,12 +144,13 @@ fn set_pipe_size(fd: &OwnedFd, bytes: i32) {
 impl Pump {
     async fn run(mut self, out: Option<OwnedFd>, err: Option<OwnedFd>) {
         let (mut out, mut err) = (Source::new(out, 0), Source::new(err, 1));
+        // Where both have something, standard output comes first and then they take turns: the true order
+        // of two pipes is known to nobody, and neither may starve the other.
+        let mut turn_of_err = false;
         while out.is_some() || err.is_some() {
-            let first = tokio::select! {
-                () = readable(out.as_ref()), if out.is_some() => true,
-                () = readable(err.as_ref()), if err.is_some() => false,
-            };
-            let source = if first { &mut out } else { &mut err };
+            turn_of_err = next(out.as_ref(), err.as_ref(), turn_of_err).await;
+            let source = if turn_of_err { &mut err } else { &mut out };
+            turn_of_err = !turn_of_err;
             if let Some(open) = source
                 && self.turn(open).await
             {
@@ -249,6 +250,23 @@ impl Pump {
             }
         }
         self.job.log.close_spill();
+    }
+}
+
+/// Waits for either stream; true for standard error, which goes first when `prefer_err`.
+async fn next(out: Option<&Source>, err: Option<&Source>, prefer_err: bool) -> bool {
+    if prefer_err {
+        tokio::select! {
+            biased;
+            () = readable(err), if err.is_some() => true,
+            () = readable(out), if out.is_some() => false,
+        }
+    } else {
+        tokio::select! {
+            biased;
+            () = readable(out), if out.is_some() => false,
+            () = readable(err), if err.is_some() => true,
+        }
     }
 }
 

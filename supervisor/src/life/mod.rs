@@ -85,8 +85,8 @@ struct Living {
     works: FuturesUnordered<BoxFuture<'static, Work>>,
     fds: Option<JobFds>,
     pump: Option<JoinHandle<()>>,
-    /// A polite signal is on its way.
-    signalling: bool,
+    /// Signals to the tree that are on their way.
+    signalling: u32,
     counting: bool,
     /// Something ended while a count was under way.
     count_again: bool,
@@ -123,7 +123,7 @@ impl Living {
             works: FuturesUnordered::new(),
             fds,
             pump: None,
-            signalling: false,
+            signalling: 0,
             counting: false,
             count_again: false,
             left,
@@ -138,8 +138,8 @@ impl Living {
     async fn next(&mut self) -> Event {
         loop {
             self.hear();
-            // The receipt of a stop names what the polite signal reached, so its scan is heard before any end.
-            if !self.signalling
+            // The receipt of a stop names what its signals reached, so their scans are heard before any end.
+            if self.signalling == 0
                 && let Some(event) = self.pending.pop_front()
             {
                 return event;
@@ -273,6 +273,7 @@ impl Living {
             }
             Action::Polite => self.polite(before),
             Action::Force => {
+                self.signalling += 1;
                 let (trees, mark) = (self.tools.trees.clone(), self.mark());
                 self.works.push(Box::pin(
                     async move { Work::Killed(trees.kill(mark).await) },
@@ -303,8 +304,8 @@ impl Living {
             number,
             wanted: wanted.clone(),
         });
-        if wanted.level == Level::Stop && !self.signalling {
-            self.signalling = true;
+        if wanted.level == Level::Stop {
+            self.signalling += 1;
             let (trees, mark) = (self.tools.trees.clone(), self.mark());
             self.works.push(Box::pin(async move {
                 Work::Signalled(trees.polite(mark).await)
@@ -315,10 +316,11 @@ impl Living {
     fn done(&mut self, work: Work) {
         match work {
             Work::Signalled(pids) => {
-                self.signalling = false;
+                self.signalling -= 1;
                 self.saw(&pids);
             }
             Work::Killed(killed) => {
+                self.signalling -= 1;
                 self.saw(&killed.seen);
                 self.stopped.forced += killed.seen.len() as u32;
                 if killed.survivors.is_empty() {
