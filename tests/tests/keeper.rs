@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failing unwrap is a failing test")]
 
+use ostler_supervisor::keeper::shape;
 use ostler_supervisor::keeper::wire::{
     self, Exec, ForkRequest, Frame, Inbox, JobRow, Limit, Message, Op, Stdin, Step, Welcome,
 };
@@ -801,6 +802,25 @@ fn a_start_that_is_asked_for_twice_happens_once() {
 }
 
 #[test]
+fn a_start_whose_payload_cannot_be_read_is_a_failed_start() {
+    let mut stage = Stage::new();
+    let file = File::create(stage.path("huge")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let part = stage.part();
+    let mut frame = Frame::new(Op::Fork, 1, [0; 5]);
+    frame.flags = wire::PAYLOAD_FILE;
+    for (job, files) in [(1, vec![file.as_fd()]), (2, vec![])] {
+        frame.job = job;
+        part.put(frame, &[], &files);
+        let answer = failure(&part.expect(Op::Failed, job));
+        assert_eq!(answer, (Step::Descriptors, libc::EMFILE, 0));
+    }
+    part.put(Frame::new(Op::Fork, 3, [0; 5]), b"no request", &[]);
+    let answer = failure(&part.expect(Op::Failed, 3));
+    assert_eq!(answer, (Step::Request, libc::EINVAL, 0));
+}
+
+#[test]
 fn orders_at_the_wrong_time_and_unknown_ones_are_refused_by_name() {
     let mut stage = Stage::new();
     let part = stage.part();
@@ -960,7 +980,9 @@ fn the_job_under_the_restoring_mark_is_named_with_its_deaths() {
             (expected, deaths)
         );
         let headers = File::from(hello.files[4].try_clone().unwrap());
-        headers.write_all_at(&42u64.to_ne_bytes(), 1024).unwrap();
+        headers
+            .write_all_at(&42u64.to_ne_bytes(), shape::RESTORING_AT)
+            .unwrap();
         kill(part.pid, libc::SIGKILL);
         stage.succeed();
     }
