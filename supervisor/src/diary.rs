@@ -22,14 +22,33 @@ pub(crate) fn open(path: &Path) {
     }
 }
 
+/// Appends one line to a log that is not kept open: for the keeper, which holds no file that it can do without.
+pub(crate) fn append(path: &Path, level: &str, words: &str) {
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(path);
+    if let Ok(mut log) = opened {
+        // A log that cannot be written must not end anybody.
+        let _ = log.write_all(text(level, words).as_bytes());
+    }
+}
+
 /// Writes one line in one `write`, so that keeper and supervisor can share the file.
 pub(crate) fn line(level: &str, words: &str) {
     if let Some(mut log) = LOG.get() {
-        let now = jiff::Timestamp::now();
         // A log that cannot be written must not end anybody.
-        let _ =
-            log.write_all(format!("{now:.3} {level} {}\n", words.replace('\n', " ")).as_bytes());
+        let _ = log.write_all(text(level, words).as_bytes());
     }
+}
+
+fn text(level: &str, words: &str) -> String {
+    format!(
+        "{:.3} {level} {}\n",
+        jiff::Timestamp::now(),
+        words.replace('\n', " ")
+    )
 }
 
 /// Writes one line to the supervisor's log: level, then a format string and its arguments.

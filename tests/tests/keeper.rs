@@ -7,10 +7,10 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failing unwrap is a failing test")]
 
-use ostler_supervisor::keeper::shape;
 use ostler_supervisor::keeper::wire::{
     self, Exec, ForkRequest, Frame, Inbox, JobRow, Limit, Message, Op, Stdin, Step, Welcome,
 };
+use ostler_supervisor::log::Arena;
 use ostler_supervisor::process::link::{self, Keeper, Leave};
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -981,7 +981,7 @@ fn the_job_under_the_restoring_mark_is_named_with_its_deaths() {
         );
         let headers = File::from(hello.files[4].try_clone().unwrap());
         headers
-            .write_all_at(&42u64.to_ne_bytes(), shape::RESTORING_AT)
+            .write_all_at(&42u64.to_ne_bytes(), Arena::HOUSE_WORD_0)
             .unwrap();
         kill(part.pid, libc::SIGKILL);
         stage.succeed();

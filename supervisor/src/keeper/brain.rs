@@ -107,7 +107,7 @@ impl Keeper {
         self.brain.attempt += 1;
         if let Err(error) = self.try_start_supervisor() {
             let text = format!("the supervisor cannot be started: {error}");
-            self.house.log("ERROR", &text);
+            self.house.log("error", &text);
             self.start_later(&text);
         }
     }
@@ -225,7 +225,7 @@ impl Keeper {
             None => {
                 self.brain.why = Why::Crash;
                 let text = format!("the supervisor {how}");
-                self.house.log("ERROR", &text);
+                self.house.log("error", &text);
                 self.start_later(&text);
             }
         }
@@ -295,7 +295,7 @@ impl Keeper {
     /// TERM, INT or HUP came to the keeper.
     pub(super) fn asked_to_end(&mut self, number: i32) {
         self.house
-            .log("INFO", &format!("asked to end by signal {number}"));
+            .log("info", &format!("asked to end by signal {number}"));
         if self.brain.process.is_none() {
             let reason = String::new();
             self.finish = Some(Finish { reason });
@@ -312,7 +312,7 @@ impl Keeper {
                 Ok(()) => self.notice(Notice::Listener),
                 Err(reason) => self
                     .house
-                    .log("ERROR", &format!("not bound again: {reason}")),
+                    .log("error", &format!("not bound again: {reason}")),
             }
         }
         let old = |process: &Process| process.begun.elapsed() >= YOUNG;
@@ -366,7 +366,7 @@ impl Keeper {
             return self.ping(true);
         }
         self.house
-            .log("ERROR", "the supervisor does not answer and is replaced");
+            .log("error", "the supervisor does not answer and is replaced");
         self.brain.kill();
     }
 }

@@ -24,7 +24,7 @@ impl Keeper {
         let mut reason = finish.reason.clone();
         if !left.is_empty() {
             let text = format!("cannot be ended: {left:?}");
-            self.house.log("ERROR", &text);
+            self.house.log("error", &text);
             reason = if reason.is_empty() {
                 text
             } else {
@@ -32,12 +32,12 @@ impl Keeper {
             };
         }
         if reason.is_empty() {
-            self.house.log("INFO", "left in order");
+            self.house.log("info", "left in order");
             self.house
                 .announce("failed: the house was ended before it was ready");
             return ExitCode::SUCCESS;
         }
-        self.house.log("ERROR", &reason);
+        self.house.log("error", &reason);
         // Best effort: the reason is in the log as well.
         let _ = self.house.describe(&reason);
         self.house.announce(&format!("failed: {reason}"));

@@ -7,10 +7,11 @@ use super::brain::Brain;
 use super::cookie;
 use super::fork::Defaults;
 use super::kernel::{self, check};
-use super::shape;
+
 use super::turn::Keeper;
 use super::wire::Limit;
-use std::ffi::{CStr, OsString};
+use crate::log::{Arena, BLOCKS};
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -302,26 +303,11 @@ fn oom() -> Vec<u8> {
     (ours + 100).min(1000).to_string().into_bytes()
 }
 
-/// Rings and headers, sealed so that nobody can pull the ground away under a mapping.
+/// Rings and headers, with the number of slots.
 fn memory() -> io::Result<(OwnedFd, OwnedFd, u64)> {
-    let mut slots = shape::SLOTS;
-    let arena = loop {
-        match sized(c"ostler-arena", slots * shape::SLOT) {
-            Ok(arena) => break arena,
-            Err(error) if slots == 1 => return Err(error),
-            Err(_) => slots /= 2,
-        }
-    };
-    let headers = sized(c"ostler-headers", shape::CONTROL + slots * shape::HEADER)?;
-    Ok((arena, headers, slots))
-}
-
-fn sized(name: &CStr, length: u64) -> io::Result<OwnedFd> {
-    let file = File::from(kernel::memfd(name)?);
-    file.set_len(length)?;
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    kernel::seal(file.as_fd(), seals)?;
-    kernel::lift(file.into())
+    let (rings, headers) = Arena::create()?;
+    let slots = Arena::slots_of(&rings)?;
+    Ok((kernel::lift(rings)?, kernel::lift(headers)?, slots))
 }
 
 fn ledger() -> io::Result<OwnedFd> {
@@ -330,7 +316,7 @@ fn ledger() -> io::Result<OwnedFd> {
 
 fn scratch() -> io::Result<Vec<(OwnedFd, OwnedFd)>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (0..cores.clamp(1, shape::SCRATCH_PIPES))
+    (0..cores.clamp(1, BLOCKS))
         .map(|_| {
             let (reading, writing) = kernel::pipe(libc::O_NONBLOCK)?;
             Ok((kernel::lift(reading)?, kernel::lift(writing)?))
@@ -442,14 +428,11 @@ impl House {
 
     /// One line in the house's log.
     pub(super) fn log(&self, level: &str, text: &str) {
-        let path = self.options.state_dir.join("daemon.log");
-        let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o600);
-        let Ok(mut log) = options.open(path) else {
-            return;
-        };
-        // A log that cannot be written must not end a keeper.
-        let _ = writeln!(log, "{} {level} keeper: {text}", jiff::Timestamp::now());
+        crate::diary::append(
+            &self.options.state_dir.join("daemon.log"),
+            level,
+            &format!("keeper: {text}"),
+        );
     }
 
     /// Our children, ended ones included.
@@ -476,9 +459,9 @@ impl House {
     pub(super) fn take_restoring(&self) -> Option<u64> {
         let headers = self.headers.try_clone().map(File::from).ok()?;
         let mut word = [0; 8];
-        headers.read_exact_at(&mut word, shape::RESTORING_AT).ok()?;
+        headers.read_exact_at(&mut word, Arena::HOUSE_WORD_0).ok()?;
         // Left standing it would be counted again at the next death.
-        headers.write_all_at(&[0; 8], shape::RESTORING_AT).ok()?;
+        headers.write_all_at(&[0; 8], Arena::HOUSE_WORD_0).ok()?;
         u64::from_ne_bytes(word).checked_sub(1)
     }
 }

@@ -17,7 +17,6 @@ mod guard;
 mod house;
 pub(crate) mod kernel;
 mod orders;
-pub mod shape;
 mod store;
 mod strays;
 mod tell;

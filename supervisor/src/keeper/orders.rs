@@ -146,7 +146,7 @@ impl Keeper {
             });
         if let Err(error) = watched {
             self.house
-                .log("ERROR", &format!("job {job} cannot be watched: {error}"));
+                .log("error", &format!("job {job} cannot be watched: {error}"));
         }
         entry.held.pidfd = Some(born.pidfd);
         entry.held.status = Some(born.status);

@@ -115,6 +115,19 @@ pub struct Arena {
 }
 
 impl Arena {
+    /// Offset in the headers file of the first word that belongs to the house ([`Arena::house_word`] 0): the job
+    /// that is being restored, plus one.
+    pub const HOUSE_WORD_0: u64 = HOUSE_WORDS_AT as u64;
+
+    /// Slots of a file that [`Arena::create`] made.
+    ///
+    /// # Errors
+    /// What `fstat` answers.
+    pub fn slots_of(rings: &OwnedFd) -> io::Result<u64> {
+        let bytes = std::fs::File::from(rings.try_clone()?).metadata()?.len();
+        Ok(bytes / Shape::DEFAULT.slot_bytes() as u64)
+    }
+
     /// Makes the two memfds, rings first and headers second, sealed against changes of size. Called by the keeper.
     ///
     /// # Errors
