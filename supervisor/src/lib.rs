@@ -71,7 +71,7 @@ pub mod log;
 
 pub mod process;
 
-use std::{ffi::OsString, fs, process::ExitCode};
+use std::{ffi::OsString, fs, io::Write, process::ExitCode};
 
 use ostler_proto::address::Folders;
 
@@ -91,10 +91,18 @@ pub fn keep(options: KeepOptions) -> ExitCode {
         folders,
         foreground,
     } = options;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let real = fs::canonicalize(&folders.run).unwrap_or_else(|_| folders.run.clone());
-    // SAFETY: geteuid has no precondition.
-    let instance = tree::cookie::instance(unsafe { libc::geteuid() }, boot.trim(), &real);
+    let instance = match tree::instance_here(&real) {
+        Ok(instance) => instance,
+        Err(error) => {
+            // The starting client reads this line; where it is gone there is nobody to tell.
+            let _ = writeln!(
+                std::io::stdout(),
+                "failed: this machine cannot be told apart: {error}"
+            );
+            return ExitCode::FAILURE;
+        }
+    };
     keeper::run(keeper::Options {
         socket: folders.socket(),
         house_lock: folders.house_lock(),

@@ -13,7 +13,11 @@ use std::{
 };
 
 use ostler_proto::{limits, methods::OnLimit};
-use tokio::{io::unix::AsyncFd, sync::Semaphore, task::JoinHandle};
+use tokio::{
+    io::unix::AsyncFd,
+    sync::{Semaphore, mpsc, oneshot},
+    task::JoinHandle,
+};
 
 use crate::{
     job::{Cause, Job, Who},
@@ -59,13 +63,54 @@ pub(crate) fn begin(
     job: &Arc<Job>,
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
-) -> JoinHandle<()> {
+) -> Running {
+    let (asks, asked) = mpsc::channel(1);
     let pump = Pump {
         pumps: Arc::clone(pumps),
         job: Arc::clone(job),
         writer: None,
+        asked,
     };
-    tokio::spawn(pump.run(out, err))
+    let task = tokio::spawn(pump.run(out, err));
+    Running { task, asks }
+}
+
+/// A pump that runs, held by the life of its job.
+pub(crate) struct Running {
+    task: JoinHandle<()>,
+    asks: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+impl Running {
+    /// Waits until every stream has ended.
+    pub(crate) async fn ended(&mut self) {
+        if let Err(error) = (&mut self.task).await
+            && error.is_panic()
+        {
+            crate::log_line!(
+                "error",
+                "a pump panicked; what its job prints from now on is lost"
+            );
+        }
+    }
+
+    /// Answers when all that stood in the pipes at the time of asking is in the log: on a busy machine the
+    /// pump may be late, and a last line must not be missing from a result for that.
+    pub(crate) fn catch_up(&self) -> impl Future<Output = ()> + use<> {
+        let asks = self.asks.clone();
+        async move {
+            let (done, told) = oneshot::channel();
+            if asks.send(done).await.is_ok() {
+                // A pump that ends meanwhile has read everything.
+                let _ = told.await;
+            }
+        }
+    }
+
+    /// Reads no more.
+    pub(crate) fn stop(&self) {
+        self.task.abort();
+    }
 }
 
 struct Pump {
@@ -73,6 +118,7 @@ struct Pump {
     job: Arc<Job>,
     /// The one write of this job's spill that may be under way.
     writer: Option<JoinHandle<()>>,
+    asked: mpsc::Receiver<oneshot::Sender<()>>,
 }
 
 /// One stream of a child.
@@ -136,6 +182,14 @@ impl Drop for Noise {
     }
 }
 
+/// Bytes that stand in a pipe.
+fn waiting(fd: &OwnedFd) -> u64 {
+    let mut n: libc::c_int = 0;
+    // SAFETY: FIONREAD writes one int.
+    unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut n) };
+    u64::try_from(n).unwrap_or(0)
+}
+
 fn set_pipe_size(fd: &OwnedFd, bytes: i32) {
     // SAFETY: fcntl with an integer argument on a descriptor that we own; failure changes nothing.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) };
@@ -144,12 +198,22 @@ fn set_pipe_size(fd: &OwnedFd, bytes: i32) {
 impl Pump {
     async fn run(mut self, out: Option<OwnedFd>, err: Option<OwnedFd>) {
         let (mut out, mut err) = (Source::new(out, 0), Source::new(err, 1));
+        // Where both have something, standard output comes first and then they take turns: the true order
+        // of two pipes is known to nobody, and neither may starve the other.
+        let mut turn_of_err = false;
         while out.is_some() || err.is_some() {
-            let first = tokio::select! {
-                () = readable(out.as_ref()), if out.is_some() => true,
-                () = readable(err.as_ref()), if err.is_some() => false,
-            };
-            let source = if first { &mut out } else { &mut err };
+            tokio::select! {
+                is_err = next(out.as_ref(), err.as_ref(), turn_of_err) => turn_of_err = is_err,
+                Some(done) = self.asked.recv() => {
+                    self.catch_up(&mut out).await;
+                    self.catch_up(&mut err).await;
+                    // Nobody waits any more when the job was published meanwhile.
+                    let _ = done.send(());
+                    continue;
+                }
+            }
+            let source = if turn_of_err { &mut err } else { &mut out };
+            turn_of_err = !turn_of_err;
             if let Some(open) = source
                 && self.turn(open).await
             {
@@ -160,6 +224,28 @@ impl Pump {
         self.job.log.seal();
         // Telling that the output is closed must not wait for the disk: the ring has the rest.
         tokio::spawn(self.finish());
+    }
+
+    /// Reads what stands in a pipe now, and no more: a descendant may go on writing for ever.
+    async fn catch_up(&mut self, source: &mut Option<Source>) {
+        let Some(open) = source else { return };
+        let mut left = waiting(open.fd.get_ref());
+        loop {
+            let fd = open.fd.get_ref().as_fd();
+            match self.pumps.pool.step(fd, &self.job.log, open.stream) {
+                Ok(Step::Moved(n)) if n < left => left -= n,
+                Ok(Step::Moved(_)) if left > 0 => left = 0,
+                Ok(Step::Moved(_) | Step::Empty) => return,
+                Ok(Step::WaitForSpill) => {
+                    self.kick();
+                    self.wait_for_writer().await;
+                }
+                Ok(Step::Closed) | Err(_) => {
+                    *source = None;
+                    return;
+                }
+            }
+        }
     }
 
     /// Some steps of one stream; true at its end.
@@ -249,6 +335,23 @@ impl Pump {
             }
         }
         self.job.log.close_spill();
+    }
+}
+
+/// Waits for either stream; true for standard error, which goes first when `prefer_err`.
+async fn next(out: Option<&Source>, err: Option<&Source>, prefer_err: bool) -> bool {
+    if prefer_err {
+        tokio::select! {
+            biased;
+            () = readable(err), if err.is_some() => true,
+            () = readable(out), if out.is_some() => false,
+        }
+    } else {
+        tokio::select! {
+            biased;
+            () = readable(out), if out.is_some() => false,
+            () = readable(err), if err.is_some() => true,
+        }
     }
 }
 

@@ -96,9 +96,9 @@ async fn an_orphan_that_changed_everything_before_the_first_look_is_nobodys() {
 #[tokio::test]
 async fn eight_loops_that_fork_all_the_time_are_ended() {
     let house = House::new(Rung::Links);
-    let line = "for i in 1 2 3 4 5 6 7 8; do (while :; do sh -c :; done) & done; echo up; wait";
+    let line = "for i in 1 2 3 4 5 6 7 8; do (while :; do sh -c 'echo x'; done) & done; wait";
     let mut job = house.sh(1, line);
-    assert_eq!(job.line(), "up");
+    (0..50).for_each(|_| assert_eq!(job.line(), "x"));
     end(&house, &job).await;
 }
 

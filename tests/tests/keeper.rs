@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failing unwrap is a failing test")]
 
+use ostler_supervisor::keeper::shape;
 use ostler_supervisor::keeper::wire::{
     self, Exec, ForkRequest, Frame, Inbox, JobRow, Limit, Message, Op, Stdin, Step, Welcome,
 };
@@ -801,6 +802,25 @@ fn a_start_that_is_asked_for_twice_happens_once() {
 }
 
 #[test]
+fn a_start_whose_payload_cannot_be_read_is_a_failed_start() {
+    let mut stage = Stage::new();
+    let file = File::create(stage.path("huge")).unwrap();
+    file.set_len(1 << 40).unwrap();
+    let part = stage.part();
+    let mut frame = Frame::new(Op::Fork, 1, [0; 5]);
+    frame.flags = wire::PAYLOAD_FILE;
+    for (job, files) in [(1, vec![file.as_fd()]), (2, vec![])] {
+        frame.job = job;
+        part.put(frame, &[], &files);
+        let answer = failure(&part.expect(Op::Failed, job));
+        assert_eq!(answer, (Step::Descriptors, libc::EMFILE, 0));
+    }
+    part.put(Frame::new(Op::Fork, 3, [0; 5]), b"no request", &[]);
+    let answer = failure(&part.expect(Op::Failed, 3));
+    assert_eq!(answer, (Step::Request, libc::EINVAL, 0));
+}
+
+#[test]
 fn orders_at_the_wrong_time_and_unknown_ones_are_refused_by_name() {
     let mut stage = Stage::new();
     let part = stage.part();
@@ -960,7 +980,9 @@ fn the_job_under_the_restoring_mark_is_named_with_its_deaths() {
             (expected, deaths)
         );
         let headers = File::from(hello.files[4].try_clone().unwrap());
-        headers.write_all_at(&42u64.to_ne_bytes(), 1024).unwrap();
+        headers
+            .write_all_at(&42u64.to_ne_bytes(), shape::RESTORING_AT)
+            .unwrap();
         kill(part.pid, libc::SIGKILL);
         stage.succeed();
     }
@@ -1164,6 +1186,151 @@ fn a_sweep_ends_the_strays_of_one_job_and_no_other() {
     );
 }
 
+#[test]
+fn kills_between_starts_make_no_job_twice_and_lose_none() {
+    let mut stage = Stage::new();
+    let count = stage.path("count");
+    let script = format!("echo $0 >> {}; exit 9", count.display());
+    let asked = |job: u64| {
+        let mut asked = shell(&script);
+        asked.argv.push(job.to_string().into_bytes());
+        asked
+    };
+    for round in 0..20 {
+        let part = stage.part();
+        part.send(Op::Steady, 0, 0);
+        let jobs = round * 10..round * 10 + 10;
+        jobs.clone().for_each(|job| part.fork(job, &asked(job)));
+        kill(part.pid, libc::SIGKILL);
+        let part = stage.succeed();
+        // What a restarted supervisor does not know it asks for again.
+        jobs.clone().for_each(|job| part.fork(job, &asked(job)));
+        for job in jobs {
+            assert_eq!(part.finish(job), (Some(9), None));
+        }
+        assert!(part.fetch().is_empty());
+    }
+    let text = std::fs::read_to_string(count).unwrap();
+    let mut ran: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn forgotten_jobs_leave_no_descriptor_in_the_keeper() {
+    let mut stage = Stage::new();
+    let keeper = stage.keeper_pid();
+    let part = stage.part();
+    // Answered after the ready pipe is closed.
+    part.all_until_pong(0);
+    let before = descriptors(keeper);
+    let mut asked = shell("exit 0");
+    asked.stdin = Stdin::Pipe;
+    asked.merge = false;
+    let mut terminal = shell("exit 0");
+    terminal.pty = Some((24, 80));
+    let mut failing = shell(":");
+    failing.cwd = b"/no".to_vec();
+    for job in (0..300).step_by(3) {
+        part.fork(job, &asked);
+        part.fork(job + 1, &terminal);
+        part.fork(job + 2, &failing);
+        part.finish(job);
+        part.finish(job + 1);
+        part.expect(Op::Failed, job + 2);
+        part.send(Op::Forget, job + 2, 0);
+        part.seen.clear();
+    }
+    part.all_until_pong(1);
+    assert_eq!(descriptors(keeper), before);
+}
+
+#[test]
+fn a_start_for_which_descriptors_are_lacking_is_refused_before_anything_is_made() {
+    let dir = TempDir::new().unwrap();
+    let control = UnixListener::bind(dir.path().join("control")).unwrap();
+    let mut command = Stage::command(dir.path(), 4711, &[]);
+    limit_child(&mut command, libc::RLIMIT_NOFILE, 200, 200);
+    let mut stage = Stage::open(dir, control, command);
+    stage.be_ready();
+    let keeper = stage.keeper_pid();
+    let part = stage.part();
+    let mut job = 0;
+    let refusal = loop {
+        job += 1;
+        part.fork(job, &request(&["sleep", "1000"]));
+        let answer = part.next();
+        match answer.frame.op().unwrap() {
+            Op::Failed => break failure(&answer),
+            Op::Started => drop(part.expect(Op::Execed, job)),
+            other => panic!("{other:?}"),
+        }
+        assert!(job < 40, "no refusal");
+    };
+    assert_eq!(refusal, (Step::Descriptors, libc::EMFILE, 0));
+    assert!(job > 5);
+    let held = descriptors(keeper);
+    part.fork(job + 1, &request(&["sleep", "1000"]));
+    part.expect(Op::Failed, job + 1);
+    assert_eq!(descriptors(keeper), held);
+}
+
+/// Lets a command begin with this limit.
+fn limit_child(command: &mut Command, resource: u32, soft: u64, hard: u64) {
+    use std::os::unix::process::CommandExt;
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    let set = move || {
+        // SAFETY: a valid limit; one system call between fork and exec.
+        match unsafe { libc::setrlimit(resource as _, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: `set` makes one system call and allocates nothing.
+    unsafe { command.pre_exec(set) };
+}
+
+#[test]
+fn a_house_inside_another_leaves_the_outer_cookie_alone() {
+    let outer = (1u64 << 62) + (99 << 30 | 3);
+    let dir = TempDir::new().unwrap();
+    let control = UnixListener::bind(dir.path().join("control")).unwrap();
+    let mut command = Stage::command(dir.path(), 4711, &[]);
+    limit_child(&mut command, libc::RLIMIT_RTTIME, outer, outer);
+    let mut stage = Stage::open(dir, control, command);
+    let part = stage.part();
+    assert_eq!(part.expect(Op::Hello, 0).frame.args[2], 2);
+    let text = part.output(5, &shell("grep realtime.timeout /proc/$$/limits"));
+    let words: Vec<_> = text.split_whitespace().collect();
+    let inner = (1u64 << 61) + (4711 << 30 | 5);
+    assert_eq!(words[3..5], [inner.to_string(), outer.to_string()]);
+    part.start(6, &shell("setsid env -i sleep 1000 & exit 0"));
+    assert_eq!(part.expect(Op::Ended, 6).frame.args[4], 1);
+    part.send(Op::Sweep, 6, 0);
+    part.expect(Op::MemberEnded, 6);
+}
+
+#[test]
+fn without_a_cookie_a_member_is_known_by_its_session() {
+    let mut stage = Stage::new();
+    let part = stage.part();
+    let mut asked = shell("sleep 1000 & exit 0");
+    asked.cookie = false;
+    let running = part.start(1, &asked);
+    assert_eq!(part.expect(Op::Ended, 1).frame.args[4], 1);
+    part.send(Op::Reap, 1, 0);
+    part.expect(Op::Reaped, 1);
+    // Another job's end does not count it.
+    part.start(2, &shell("exit 0"));
+    assert_eq!(part.expect(Op::Ended, 2).frame.args[4], 0);
+    kill(-running.pid, libc::SIGKILL);
+    part.expect(Op::MemberEnded, 1);
+    assert_eq!(part.bury(2).0, Some(0));
+}
+
 /// Follows a process as a debugger does.
 fn trace(pid: i32) {
     // SAFETY: plain call; nothing is written.
@@ -1174,8 +1341,8 @@ fn trace(pid: i32) {
 /// Takes the status that a tracer gets before the parent.
 fn let_go(pid: i32) {
     // SAFETY: no status is asked for.
-    let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) };
-    assert_eq!(waited, pid);
+    let taken = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) };
+    assert_eq!(taken, pid);
 }
 
 /// A keeper that spins never sleeps.

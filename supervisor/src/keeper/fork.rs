@@ -13,8 +13,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// The longest wait for the child's first byte; it needs 80 us.
+/// The longest wait for the first byte of a child that could run; it needs 80 us.
 const UNSHARE_WAIT: Duration = Duration::from_millis(100);
+
+/// How often that wait is repeated for a child that only waits for a processor. On a
+/// machine with eleven runnable processes a core, 100 ms alone failed sound starts.
+const UNSHARE_PATIENCE: u32 = 20;
 
 /// Most programs of a request, so that all records fit a pipe of one page.
 const MOST_PROGRAMS: usize = 256;
@@ -81,7 +85,7 @@ pub(super) fn fork(
     let Some((pid, pidfd)) = made else {
         child.run()
     };
-    if !unshared(&status, &pidfd) {
+    if !unshared(pid, &status, &pidfd) {
         bury(&pidfd);
         return Err(Refusal {
             step: Step::Unshare,
@@ -101,13 +105,30 @@ pub(super) fn fork(
 
 /// Waits for the child's byte. The keeper holds the writing end, too, until the tables
 /// are apart, so a child that dies before its byte shows on the pidfd alone.
-fn unshared(status: &OwnedFd, pidfd: &OwnedFd) -> bool {
-    let Ok([told, _]) = kernel::readable([status.as_fd(), pidfd.as_fd()], UNSHARE_WAIT) else {
-        return false;
-    };
+fn unshared(pid: i32, status: &OwnedFd, pidfd: &OwnedFd) -> bool {
+    for _ in 0..UNSHARE_PATIENCE {
+        match kernel::readable([status.as_fd(), pidfd.as_fd()], UNSHARE_WAIT) {
+            Ok([true, _]) => return read_byte(status),
+            Ok([false, false]) if runnable(pid) => {}
+            _ => return false,
+        }
+    }
+    false
+}
+
+fn read_byte(status: &OwnedFd) -> bool {
     let mut byte = 0u8;
     // SAFETY: room for one byte. The pipe does not block.
-    told && unsafe { libc::read(status.as_raw_fd(), (&raw mut byte).cast(), 1) } == 1
+    unsafe { libc::read(status.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 }
+}
+
+/// Whether a process waits for nothing but a processor. A stopped one could hold us for
+/// ever.
+fn runnable(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| {
+        text.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('R'))
+    })
 }
 
 /// Ends a child that may still share our descriptor table.

@@ -265,7 +265,10 @@ fn again(file: &File) -> io::Result<File> {
 fn open_image(options: &Options) -> io::Result<OwnedFd> {
     let path = options.image.as_deref();
     let path = path.unwrap_or(Path::new("/proc/self/exe"));
-    kernel::lift(File::open(path)?.into())
+    // A path handle: the image need not be readable, only executable.
+    let mut handle = OpenOptions::new();
+    let file = handle.read(true).custom_flags(libc::O_PATH).open(path)?;
+    kernel::lift(file.into())
 }
 
 /// Raises what a keeper of many jobs needs; returns what was before, for the jobs.
@@ -453,13 +456,20 @@ impl House {
     pub(super) fn children(&mut self) -> Option<Vec<i32>> {
         let file = self.children.as_mut()?;
         file.rewind().ok()?;
-        let mut text = String::new();
-        file.read_to_string(&mut text).ok()?;
-        Some(
-            text.split_ascii_whitespace()
-                .filter_map(|word| word.parse().ok())
-                .collect(),
-        )
+        // Read in large pieces: the kernel walks the list anew for each piece.
+        let mut bytes = vec![0; 64 * 1024];
+        let mut length = 0;
+        loop {
+            if length == bytes.len() {
+                bytes.resize(2 * length, 0);
+            }
+            match file.read(&mut bytes[length..]).ok()? {
+                0 => break,
+                got => length += got,
+            }
+        }
+        let words = bytes[..length].split(|byte| *byte == b' ');
+        Some(words.filter_map(number).collect())
     }
 
     /// The job that the supervisor says it is restoring, and the mark taken away.
@@ -471,6 +481,12 @@ impl House {
         headers.write_all_at(&[0; 8], shape::RESTORING_AT).ok()?;
         u64::from_ne_bytes(word).checked_sub(1)
     }
+}
+
+/// A process number in decimal digits; `None` for no digits at all.
+fn number(digits: &[u8]) -> Option<i32> {
+    let add = |number: i32, digit: &u8| number * 10 + i32::from(digit - b'0');
+    (!digits.is_empty()).then(|| digits.iter().fold(0, add))
 }
 
 /// A process's start time in clock ticks since boot.

@@ -20,7 +20,8 @@ pub const SCRATCH_BLOCK: u64 = 64;
 pub const SCRATCH_PIPES: usize = 4;
 
 /// Where the supervisor notes which job it is restoring: job + 1 as a native `u64`, 0 for none.
-pub const RESTORING_AT: u64 = 1024;
+/// The arena knows it as its house word 0.
+pub const RESTORING_AT: u64 = 2048;
 
 /// Bytes of one job header.
 pub const HEADER: u64 = 128;

@@ -295,7 +295,8 @@ pub struct Message {
     pub payload: Vec<u8>,
     /// The descriptors that came along, without the payload's file.
     pub files: Vec<OwnedFd>,
-    /// Descriptors were lost on the way (our table is full); those that came are closed.
+    /// Descriptors were lost on the way (our table is full) or the payload's file cannot be
+    /// read; what came is closed.
     pub truncated: bool,
 }
 
@@ -444,14 +445,19 @@ impl Inbox {
     ) -> io::Result<Message> {
         let frame = Frame::decode(&self.buffer[..length]).ok_or(io::ErrorKind::InvalidData)?;
         let mut payload = self.buffer[HEADER..length].to_vec();
+        let mut truncated = truncated;
+        if !truncated && frame.flags & PAYLOAD_FILE != 0 {
+            let file = (!files.is_empty()).then(|| files.remove(0));
+            // One that cannot be read is as good as one that did not arrive: the receiver
+            // knows what the message was about and can answer.
+            match file.map(read_whole) {
+                Some(Ok(whole)) => payload = whole,
+                _ => truncated = true,
+            }
+        }
         if truncated {
             // Which of them are missing is not said; a wrong one is worse than none.
             files.clear();
-        } else if frame.flags & PAYLOAD_FILE != 0 {
-            if files.is_empty() {
-                return Err(io::ErrorKind::InvalidData.into());
-            }
-            payload = read_whole(files.remove(0))?;
         }
         Ok(Message {
             frame,

@@ -4,11 +4,14 @@
 //! pure table in [`step`], and does what the table says. Everything slow (scans, kills) runs beside it, so that
 //! a second, shorter stop is heard while the first one works.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use ostler_proto::job::{Outcome, OutcomeDetail, SpawnError, State};
-use tokio::{sync::watch, task::JoinHandle};
+use ostler_proto::{
+    job::{Outcome, OutcomeDetail, SpawnError, State},
+    limits,
+};
+use tokio::sync::watch;
 
 use self::step::{Action, Event, Life, Phase};
 use crate::{
@@ -63,6 +66,7 @@ enum Work {
     Signalled(Vec<u32>),
     Killed(Killed),
     Counted(u32),
+    CaughtUp,
 }
 
 /// What the keeper has told so far, to find what is new.
@@ -84,9 +88,11 @@ struct Living {
     pending: VecDeque<Event>,
     works: FuturesUnordered<BoxFuture<'static, Work>>,
     fds: Option<JobFds>,
-    pump: Option<JoinHandle<()>>,
-    /// A polite signal is on its way.
-    signalling: bool,
+    pump: Option<pump::Running>,
+    /// The drain's time is over and the pump was asked for what still stood in the pipes.
+    caught_up: bool,
+    /// Signals to the tree that are on their way.
+    signalling: u32,
     counting: bool,
     /// Something ended while a count was under way.
     count_again: bool,
@@ -123,7 +129,8 @@ impl Living {
             works: FuturesUnordered::new(),
             fds,
             pump: None,
-            signalling: false,
+            caught_up: false,
+            signalling: 0,
             counting: false,
             count_again: false,
             left,
@@ -138,13 +145,13 @@ impl Living {
     async fn next(&mut self) -> Event {
         loop {
             self.hear();
-            // The receipt of a stop names what the polite signal reached, so its scan is heard before any end.
-            if !self.signalling
+            // The receipt of a stop names what its signals reached, so their scans are heard before any end.
+            if self.signalling == 0
                 && let Some(event) = self.pending.pop_front()
             {
                 return event;
             }
-            let deadline = self.life.deadline();
+            let deadline = self.deadline();
             tokio::select! {
                 // The keeper's link ends the house when it breaks; until then its cells stay open.
                 Ok(()) = self.facts.changed() => {}
@@ -160,9 +167,34 @@ impl Living {
                     return Event::OutputClosed;
                 }
                 Some(work) = self.works.next(), if !self.works.is_empty() => self.done(work),
-                () = clock_at(deadline), if deadline.is_some() => return Event::Deadline,
+                () = clock_at(deadline), if deadline.is_some() => {
+                    if !self.catch_up() {
+                        return Event::Deadline;
+                    }
+                }
             }
         }
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let waits = self.caught_up && matches!(self.life.phase, Phase::Draining { .. });
+        self.life.deadline().filter(|_| !waits)
+    }
+
+    /// At the end of a drain the pump is asked once for what stands in the pipes. True: it was asked now.
+    fn catch_up(&mut self) -> bool {
+        let draining = matches!(self.life.phase, Phase::Draining { .. });
+        let Some(pump) = self.pump.as_ref().filter(|_| draining && !self.caught_up) else {
+            return false;
+        };
+        self.caught_up = true;
+        // Bounded: behind a disk that does not answer, the rest comes into the log later.
+        let caught_up = tokio::time::timeout(Duration::from_millis(limits::DRAIN), pump.catch_up());
+        self.works.push(Box::pin(async move {
+            let _ = caught_up.await;
+            Work::CaughtUp
+        }));
+        true
     }
 
     /// Turns news of the keeper into events.
@@ -273,6 +305,7 @@ impl Living {
             }
             Action::Polite => self.polite(before),
             Action::Force => {
+                self.signalling += 1;
                 let (trees, mark) = (self.tools.trees.clone(), self.mark());
                 self.works.push(Box::pin(
                     async move { Work::Killed(trees.kill(mark).await) },
@@ -303,8 +336,8 @@ impl Living {
             number,
             wanted: wanted.clone(),
         });
-        if wanted.level == Level::Stop && !self.signalling {
-            self.signalling = true;
+        if wanted.level == Level::Stop {
+            self.signalling += 1;
             let (trees, mark) = (self.tools.trees.clone(), self.mark());
             self.works.push(Box::pin(async move {
                 Work::Signalled(trees.polite(mark).await)
@@ -315,10 +348,11 @@ impl Living {
     fn done(&mut self, work: Work) {
         match work {
             Work::Signalled(pids) => {
-                self.signalling = false;
+                self.signalling -= 1;
                 self.saw(&pids);
             }
             Work::Killed(killed) => {
+                self.signalling -= 1;
                 self.saw(&killed.seen);
                 self.stopped.forced += killed.seen.len() as u32;
                 if killed.survivors.is_empty() {
@@ -328,6 +362,7 @@ impl Living {
                     self.tell_stopped();
                 }
             }
+            Work::CaughtUp => self.pending.push_back(Event::Deadline),
             Work::Counted(n) => {
                 self.counting = false;
                 self.left = n;
@@ -434,8 +469,7 @@ impl Living {
             at: Moment::now(),
             at_exit,
             lost: self.job.log.lost(),
-            held_by: (held && !self.life.output_closed && self.spawn_error.is_none())
-                .then_some(self.left.max(1)),
+            held_by: (held && !self.life.output_closed && self.left > 0).then_some(self.left),
             pid: status.pid,
             resolved: status.resolved.clone(),
             cpu_ms: cpu,
@@ -480,7 +514,7 @@ impl Living {
     /// Nothing is left: nobody writes any more, and the keeper may forget.
     fn close(&mut self) {
         if let Some(pump) = self.pump.take() {
-            pump.abort();
+            pump.stop();
         }
         self.tools.keeper.forget(self.job.spec.number);
         self.job.log.seal();
@@ -490,15 +524,9 @@ impl Living {
     }
 }
 
-async fn wait(pump: &mut Option<JoinHandle<()>>) {
-    if let Some(pump) = pump
-        && let Err(error) = pump.await
-        && error.is_panic()
-    {
-        crate::log_line!(
-            "error",
-            "a pump panicked; what its job prints from now on is lost"
-        );
+async fn wait(pump: &mut Option<pump::Running>) {
+    if let Some(pump) = pump {
+        pump.ended().await;
     }
 }
 

@@ -18,6 +18,8 @@ mod ring;
 mod runs;
 pub mod scratch;
 mod spill;
+#[cfg(test)]
+mod tests;
 
 pub use arena::{Arena, BLOCKS, RING_BYTES, RUN_RECORDS, SLOTS, Shape};
 pub use budget::Budget;

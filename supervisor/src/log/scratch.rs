@@ -364,7 +364,7 @@ fn terminal_with_a_byte() -> io::Result<Source> {
     Ok((master, slave.into()))
 }
 
-fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn open_terminal() -> io::Result<(OwnedFd, OwnedFd)> {
     let (mut master, mut slave) = (-1, -1);
     let null = std::ptr::null_mut();
     // SAFETY: two ints to fill; name, attributes and size are not asked for.
