@@ -277,6 +277,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_owner_key_that_was_made_meanwhile_is_shown_on_a_new_connection() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut options, listener) = listen(dir.path());
+        options.owner = true;
+        let key = options.endpoint.folders().owner_key();
+        let supervisor = async {
+            let mut first = Peer::accept(&listener).await;
+            std::fs::write(key, "abc\n").unwrap();
+            first.greet().await;
+            let mut second = Peer::accept(&listener).await;
+            let hello = second.read().await;
+            assert_eq!(hello["params"]["ownerKey"], "abc");
+            let answer = json!({"protocol": 1, "protocolMin": 1, "version": "0", "pid": 2, "keeperPid": 1, "generation": 1, "owner": true});
+            second.answer(&hello, answer).await;
+            (first, second)
+        };
+        let (_peers, link) = tokio::join!(supervisor, reach(&options, |_| ()));
+        assert!(link.unwrap().0.hello.owner);
+    }
+
+    #[tokio::test]
     async fn a_wait_that_is_asked_again_has_only_the_rest_of_its_time() {
         let dir = tempfile::tempdir().unwrap();
         let (options, listener) = listen(dir.path());

@@ -171,23 +171,27 @@ fn start_time(proc: &Path, pid: u32) -> Option<String> {
     rest.split_whitespace().nth(19).map(str::to_owned)
 }
 
-/// Tells whether a process, or a child of it, is stopped or traced: the likely reason for its silence.
-pub fn is_stopped(pid: u32) -> bool {
-    let stopped = |pid: u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-            stat.rfind(')')
-                .is_some_and(|at| stat[at + 1..].trim_start().starts_with(['T', 't']))
-        })
-    };
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    stopped(pid)
-        || children.is_ok_and(|pids| {
-            // The supervisor is the keeper's first child; stopped jobs below it say nothing.
-            pids.split_whitespace()
-                .next()
-                .and_then(|first| first.parse().ok())
-                .is_some_and(stopped)
-        })
+/// Tells whether a keeper or its supervisor is stopped or traced: the likely reason for its silence.
+pub fn is_stopped(keeper: u32) -> bool {
+    let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+    let supervisor = children.ok().and_then(|pids| {
+        let mut pids = pids.split_whitespace().filter_map(|pid| pid.parse().ok());
+        // Jobs are children as well, and a stopped job says nothing.
+        pids.find(|pid| is_supervisor(*pid))
+    });
+    is_held(keeper) || supervisor.is_some_and(is_held)
+}
+
+fn is_held(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        stat.rfind(')')
+            .is_some_and(|at| stat[at + 1..].trim_start().starts_with(['T', 't']))
+    })
+}
+
+fn is_supervisor(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.ends_with(b"\0daemon\0supervise\0"))
 }
 
 fn signal(process: &OwnedFd, signal: i32) -> bool {

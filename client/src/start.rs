@@ -18,11 +18,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interprocess::local_socket::traits::tokio::Stream as _;
 use interprocess::local_socket::{GenericFilePath, ToFsName, tokio::Stream};
-use ostler_proto::address::{DIR_VARIABLE, Folders};
+use ostler_proto::address::{DIR_VARIABLE, Folders, STEADY_VARIABLE};
 use ostler_proto::methods::{Hello, HelloAnswer, OpenSession, OpenedSession};
 use ostler_proto::methods::{SessionOpen, SupervisorHello};
 use ostler_proto::{PROTOCOL, PROTOCOL_MIN, VERSION, limits};
@@ -30,7 +31,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::{sleep, timeout};
 
-use crate::connection::{Connection, Error};
+use crate::connection::{Call, Connection, Error};
 use crate::endpoint::{self, BadFolder, Endpoint};
 use crate::house::{self, Held, StartLock};
 
@@ -215,62 +216,81 @@ pub async fn reach<T>(
 ) -> Result<(Link, T), Error> {
     let mut approach = Approach::new(options);
     loop {
-        let socket = approach.socket().await?;
-        let Stream::UdSocket(socket) = socket;
+        let Stream::UdSocket(socket) = approach.socket().await?;
         let (read, write) = tokio::net::UnixStream::from(socket).into_split();
         let connection = Connection::over(read, write);
-        let mut hello = connection.call::<SupervisorHello>(&hello(options, &approach.at));
-        let session = options
-            .session
-            .as_ref()
-            .map(|open| connection.call::<SessionOpen>(open));
+        let greeting = Greeting::queue(&connection, options, &approach.at);
         let queued = first(&connection);
-        let hello = loop {
-            match timeout(approach.patience(), &mut hello).await {
-                Ok(answer) => break answer,
-                Err(_) => approach.silent().await?,
+        match greeting.settle(&mut approach).await {
+            Ok((hello, session)) => {
+                let link = Link {
+                    connection,
+                    hello,
+                    session,
+                };
+                return Ok((link, queued));
             }
-        };
-        let hello = match hello {
-            Err(Error::Broken(_)) => {
-                approach.broke().await?;
-                continue;
-            }
-            other => check(other?)?,
-        };
-        let session = match session {
-            None => None,
-            Some(call) => match call.await {
-                Err(Error::Broken(_)) => {
-                    approach.broke().await?;
-                    continue;
-                }
-                other => Some(other?),
-            },
-        };
-        let link = Link {
-            connection,
-            hello,
-            session,
-        };
-        return Ok((link, queued));
+            Err(Error::Broken(_)) => approach.broke().await?,
+            Err(e) => return Err(e),
+        }
     }
 }
 
-fn hello(options: &Options, at: &Folders) -> Hello {
-    // Read each time: the first supervisor of a user makes the key.
-    let owner_key = if options.owner {
-        std::fs::read_to_string(at.owner_key())
-            .ok()
-            .map(|key| key.trim().to_owned())
-    } else {
-        None
-    };
-    Hello {
-        protocol: Some(PROTOCOL),
-        client: Some(options.name.clone()),
-        owner_key,
+/// What every connection begins with: the handshake, and the session if there is one.
+struct Greeting {
+    key: Option<String>,
+    hello: Call<HelloAnswer>,
+    session: Option<Call<OpenedSession>>,
+}
+
+impl Greeting {
+    fn queue(connection: &Connection, options: &Options, at: &Folders) -> Self {
+        // Read each time: the first supervisor of a user makes the key.
+        let key = if options.owner { owner_key(at) } else { None };
+        let hello = connection.call::<SupervisorHello>(&Hello {
+            protocol: Some(PROTOCOL),
+            client: Some(options.name.clone()),
+            owner_key: key.clone(),
+        });
+        let session = options.session.as_ref();
+        Self {
+            key,
+            hello,
+            session: session.map(|open| connection.call::<SessionOpen>(open)),
+        }
     }
+
+    /// Returns both answers. `Broken` means: begin again.
+    async fn settle(
+        mut self,
+        approach: &mut Approach<'_>,
+    ) -> Result<(HelloAnswer, Option<OpenedSession>), Error> {
+        let hello = loop {
+            match timeout(approach.patience(), &mut self.hello).await {
+                Ok(answer) => break check(answer?)?,
+                Err(_) => approach.silent().await?,
+            }
+        };
+        let session = match self.session {
+            Some(call) => Some(call.await),
+            None => None,
+        };
+        let strange = matches!(&session, None | Some(Err(Error::Refused(_))));
+        let options = approach.options;
+        if options.owner && !hello.owner && strange && owner_key(&approach.at) != self.key {
+            // The key was made while we were connecting. Nothing was done for a stranger, so that it can be
+            // asked again by the owner.
+            return Err(Error::Broken(Arc::new(
+                io::ErrorKind::PermissionDenied.into(),
+            )));
+        }
+        Ok((hello, session.transpose()?))
+    }
+}
+
+fn owner_key(at: &Folders) -> Option<String> {
+    let key = std::fs::read_to_string(at.owner_key()).ok()?;
+    Some(key.trim().to_owned())
 }
 
 fn check(hello: HelloAnswer) -> Result<HelloAnswer, Unavailable> {
@@ -587,6 +607,9 @@ fn spawn(program: &Path, folders: &Folders) -> io::Result<(Child, OwnedFd)> {
     if folders.run == folders.state {
         // Only a moved house has one folder for both.
         command.env(DIR_VARIABLE, &folders.run);
+        if let Some(steady) = std::env::var_os(STEADY_VARIABLE) {
+            command.env(STEADY_VARIABLE, steady);
+        }
     }
     // SAFETY: the closure runs between fork and exec and makes system calls only; it allocates nothing.
     unsafe {

@@ -263,16 +263,13 @@ pub(crate) struct Group {
     pub(crate) ids: Vec<String>,
 }
 
-/// Returns the session that a text means: its id, the one of this name, the one whose id begins so.
+/// Returns the session that is to be opened: the one of this id, else of this name, else none yet. A prefix does
+/// not count here: opening `s1` must make `s1`, also where there is an `s10`.
 fn pick<'a>(text: &str, sessions: &'a [SessionRef]) -> Result<Option<&'a SessionRef>, Failure> {
     let by = |test: &dyn Fn(&SessionRef) -> bool| -> Vec<&'a SessionRef> {
         sessions.iter().filter(|s| test(s)).collect()
     };
-    for found in [
-        by(&|s| s.id == text),
-        by(&|s| s.name == text),
-        by(&|s| s.id.starts_with(text)),
-    ] {
+    for found in [by(&|s| s.id == text), by(&|s| s.name == text)] {
         match found.as_slice() {
             [] => {}
             [one] => return Ok(Some(one)),
@@ -369,6 +366,7 @@ mod tests {
         assert_eq!(pick("app-1", &all).unwrap().unwrap().id, "app-1");
         assert_eq!(pick("b", &all).unwrap().unwrap().id, "b-1");
         assert!(pick("new", &all).unwrap().is_none());
+        assert!(pick("b-", &all).unwrap().is_none());
         let refused = pick("app", &all).unwrap_err();
         assert_eq!(refused.causes, ["app-1", "app-2"]);
         assert_eq!(refused.code, 125);

@@ -47,7 +47,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let params = Tail {
         session: named.session,
         id: named.id,
-        since: args.since,
+        // From the first byte ever, so that what is no longer kept is said, not skipped.
+        since: args.since.or((!args.follow).then_some(0)),
         follow: args.follow,
         stream: args.only.stream(),
         raw: !args.json,
