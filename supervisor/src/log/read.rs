@@ -228,6 +228,8 @@ impl Log {
     /// Copies `at..to` of the ring with its runs, and returns how far both are true; `at` when the start moved away.
     fn copy_ring(&self, at: u64, to: u64, bytes: &mut Vec<u8>, runs: &mut Vec<Run>) -> u64 {
         let slot = self.slot();
+        // `head` was read before `end`, and a flooding job may have passed a whole ring in between.
+        let to = to.min(at + slot.capacity());
         let head = slot.copy(at, to, bytes);
         if head > at {
             return at;

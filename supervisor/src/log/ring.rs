@@ -76,7 +76,11 @@ impl Slot {
 
     /// The memory that offsets `from..to` stand in, as at most two pieces.
     pub(super) fn pieces(&self, from: u64, to: u64) -> [libc::iovec; 2] {
-        debug_assert!(to - from <= self.capacity());
+        // Not only while debugging: a longer piece would reach into the next job's slot.
+        assert!(
+            to - from <= self.capacity(),
+            "{from}..{to} is more than a ring"
+        );
         let at = from % self.capacity();
         let first = (to - from).min(self.capacity() - at);
         let ring = self.arena.ring(self.index);

@@ -123,22 +123,24 @@ impl Slot {
     /// Appends the runs of `from..to` as far as the tags in memory know them. Only true if `head` is still at or below
     /// `from` afterwards, since tags are overwritten as bytes are.
     pub(super) fn runs_in_memory(&self, from: u64, to: u64, out: &mut Vec<Run>) {
-        let n = self.get(Word::RunsEnd);
-        if n == 0 {
-            let stream = lone(self.get(Word::Flags));
-            out.push(Run { stream, from, to });
-        } else {
-            let oldest = self.get(Word::RunsHead).min(n);
-            collect(
-                oldest,
-                n,
-                from,
-                to,
-                |i| Some(self.tag(i).load(Ordering::Acquire)),
-                out,
-            );
+        let kept = out.len();
+        loop {
+            let oldest = self.get(Word::RunsHead);
+            let n = self.get(Word::RunsEnd);
+            if n == 0 {
+                let stream = lone(self.get(Word::Flags));
+                out.push(Run { stream, from, to });
+            } else {
+                let tag = |i| Some(self.tag(i).load(Ordering::Acquire));
+                collect(oldest.min(n), n, from, to, tag, out);
+            }
+            fence(Ordering::SeqCst);
+            // A tag that went meanwhile may have misled the search even if its own bytes were not asked for.
+            if self.get(Word::RunsHead) == oldest {
+                return;
+            }
+            out.truncate(kept);
         }
-        fence(Ordering::SeqCst);
     }
 }
 
