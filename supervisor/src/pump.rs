@@ -294,7 +294,7 @@ impl Pump {
         if spec.on_limit == OnLimit::Stop
             && spec
                 .max_bytes
-                .is_some_and(|most| self.job.log.end() >= most)
+                .is_some_and(|most| self.job.log.end() > most)
         {
             let who = Who {
                 cause: Cause::OutputLimit,

@@ -948,7 +948,7 @@ fn a_supervisor_that_keeps_dying_ends_the_house_with_its_reason() {
     assert!(
         std::fs::read_to_string(stage.path("daemon.log"))
             .unwrap()
-            .contains("ERROR")
+            .contains("error keeper: ")
     );
     assert!(!stage.path("ostler.sock").exists());
     assert_eq!(state_of(job), None);
