@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         }
         // The keeper must find a process without threads and without files of ours.
         ["daemon", "keep"] => cli::daemon::keep(false),
-        ["daemon", "supervise"] => cli::daemon::supervise(),
+        ["daemon", "supervise", ..] => cli::daemon::supervise(args.get(3..).unwrap_or_default()),
         _ => cli::main(args),
     }
 }

@@ -677,6 +677,9 @@ pub struct Stop {
 pub struct StopSummary {
     /// One receipt a job.
     pub jobs: Vec<Receipt>,
+    /// Ids among several that name no job: the others are stopped all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<String>,
 }
 
 /// What the stop of one job did.

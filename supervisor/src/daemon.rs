@@ -47,6 +47,10 @@ use crate::{
 const WIRE: i32 = 3;
 /// Runs the supervisor on the wire of its keeper.
 pub(crate) fn run(folders: Folders) -> ExitCode {
+    // A start that looks for a living house signals what it takes for a keeper; this is none, and it has no children
+    // that could inherit the setting.
+    // SAFETY: plain call with a constant disposition.
+    unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
     let _ = make_folder(&folders.state);
     diary::open(&folders.log());
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 4));

@@ -103,16 +103,29 @@ pub fn keep(options: KeepOptions) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    // The folders go along: the next supervisor must not look for them anew and find others.
+    let words = ["ostler", "daemon", "supervise"].map(OsString::from);
+    let paths = [&folders.run, &folders.state, &folders.config].map(|p| p.clone().into_os_string());
     keeper::run(keeper::Options {
         socket: folders.socket(),
         house_lock: folders.house_lock(),
         state_dir: folders.state,
         instance,
-        supervise: ["ostler", "daemon", "supervise"]
-            .map(OsString::from)
-            .to_vec(),
+        supervise: words.into_iter().chain(paths).collect(),
         image: None,
         foreground,
+    })
+}
+
+/// Reads the folders from the words that follow `daemon supervise`.
+pub fn folders_of(words: &[OsString]) -> Option<Folders> {
+    let [run, state, config] = words else {
+        return None;
+    };
+    Some(Folders {
+        run: run.into(),
+        state: state.into(),
+        config: config.into(),
     })
 }
 

@@ -292,9 +292,7 @@ impl Pump {
     fn check_limit(&self) {
         let spec = &self.job.spec;
         if spec.on_limit == OnLimit::Stop
-            && spec
-                .max_bytes
-                .is_some_and(|most| self.job.log.end() > most)
+            && spec.max_bytes.is_some_and(|most| self.job.log.end() > most)
         {
             let who = Who {
                 cause: Cause::OutputLimit,

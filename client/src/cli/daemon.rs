@@ -1,5 +1,6 @@
 //! `ostler daemon`: the house itself. The two hidden entries and `run` call the supervisor's crate directly.
 
+use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::ExitCode;
@@ -109,12 +110,14 @@ pub(crate) fn run() -> ExitCode {
     keep(true)
 }
 
-/// Runs the supervisor on descriptor 3.
-pub(crate) fn supervise() -> ExitCode {
-    match Endpoint::of_user() {
-        Ok(endpoint) => ostler_supervisor::supervise(endpoint.folders().clone()),
-        Err(e) => {
-            Failure::from(e).tell();
+/// Runs the supervisor on descriptor 3, in the folders that its keeper names.
+pub(crate) fn supervise(words: &[OsString]) -> ExitCode {
+    match ostler_supervisor::folders_of(words) {
+        Some(folders) => ostler_supervisor::supervise(folders),
+        None => {
+            Failure::ours("the supervisor is started by its keeper alone")
+                .hint("ostler daemon start")
+                .tell();
             ExitCode::from(125)
         }
     }

@@ -65,7 +65,13 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         out.flush()?;
     } else {
         print(&summary, &scope)?;
-        if summary.jobs.is_empty() {
+        for id in &summary.unknown {
+            note(&format!(
+                "error: no job {} in this session",
+                words::clean(id)
+            ));
+        }
+        if summary.jobs.is_empty() && summary.unknown.is_empty() {
             note(&format!("nothing to stop {}", place(&args, &scope)));
         }
     }
@@ -88,9 +94,12 @@ async fn stop(args: &Args, scope: &Scope) -> Result<StopSummary, Failure> {
         })
     });
     let all = try_join_all(calls).await?;
-    Ok(StopSummary {
-        jobs: all.into_iter().flat_map(|s| s.jobs).collect(),
-    })
+    let mut summary = StopSummary::default();
+    for one in all {
+        summary.jobs.extend(one.jobs);
+        summary.unknown.extend(one.unknown);
+    }
+    Ok(summary)
 }
 
 fn template(args: &Args) -> Stop {
@@ -139,7 +148,7 @@ pub(crate) fn print(summary: &StopSummary, scope: &Scope) -> Result<(), Failure>
 
 /// Returns 0 when nothing is left.
 pub(crate) fn code(summary: &StopSummary) -> i32 {
-    if summary.jobs.iter().all(|r| r.survivors.is_empty()) {
+    if summary.unknown.is_empty() && summary.jobs.iter().all(|r| r.survivors.is_empty()) {
         exit::DONE
     } else {
         exit::OURS
@@ -205,7 +214,13 @@ mod tests {
             words_of(&r),
             "not ended: pid 812 (dd) does not react, uninterruptible"
         );
-        assert_eq!(code(&StopSummary { jobs: vec![r] }), 125);
+        assert_eq!(
+            code(&StopSummary {
+                jobs: vec![r],
+                ..StopSummary::default()
+            }),
+            125
+        );
     }
 
     #[test]
@@ -214,7 +229,13 @@ mod tests {
         r.already_finished = true;
         r.row = ended(Outcome::Exited, Some(0), None);
         assert_eq!(words_of(&r), "already finished: exited with code 0");
-        assert_eq!(code(&StopSummary { jobs: vec![r] }), 0);
+        assert_eq!(
+            code(&StopSummary {
+                jobs: vec![r],
+                ..StopSummary::default()
+            }),
+            0
+        );
     }
 
     #[test]

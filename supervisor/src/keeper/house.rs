@@ -8,6 +8,7 @@ use super::cookie;
 use super::fork::Defaults;
 use super::kernel::{self, check};
 
+use super::former::{self, Former};
 use super::turn::Keeper;
 use super::wire::Limit;
 use crate::log::{Arena, BLOCKS};
@@ -83,6 +84,20 @@ pub fn run(options: Options) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    match former::wake(options.instance, &options.socket) {
+        Former::None => {}
+        Former::Listens => {
+            let _ = writeln!(ready, "ready");
+            return ExitCode::SUCCESS;
+        }
+        Former::Silent(pid) => {
+            let _ = writeln!(
+                ready,
+                "failed: the house of pid {pid} lives without its folder and does not answer"
+            );
+            return ExitCode::FAILURE;
+        }
+    }
     if !options.foreground && !detach() {
         return ExitCode::SUCCESS;
     }

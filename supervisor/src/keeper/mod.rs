@@ -6,13 +6,14 @@
 //! descendant. It never reads a job's output, never waits for an exec, never blocks on a
 //! send, and never decides when a job is to end.
 //!
-//! `house` starts it, `turn` is the loop; `brain` is the supervisor's process, `orders`
+//! `former` finds a house that lives without its folder; `house` starts this one, `turn` is the loop; `brain` is the supervisor's process, `orders`
 //! what it asks for, `tell` what it is told; `store` is the table, `fork` makes a job,
 //! `strays` buries what came up, `guard` ends everything.
 
 mod brain;
 pub mod cookie;
 mod fork;
+mod former;
 mod guard;
 mod house;
 pub(crate) mod kernel;

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of the ring of one job. Wire-visible default; `DESIGN.md` section 5 has it in its table.
-pub const RING_BYTES: u64 = 256 * 1024;
+pub const RING_BYTES: u64 = ostler_proto::limits::RING;
 /// Run tags kept beside a ring: 8 bytes each, so that a slot stays a whole number of pages.
-pub const RUN_RECORDS: u64 = 4096;
+pub const RUN_RECORDS: u64 = ostler_proto::limits::RUN_TAGS as u64;
 /// Slots asked for; halved until the kernel agrees. Untouched slots cost address space only.
 pub const SLOTS: usize = 16_384;
 /// Scratch control blocks in the house page: one a worker, and four workers are the most (`wire.md` section 2).

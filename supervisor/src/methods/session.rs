@@ -50,7 +50,10 @@ impl Serve for SessionClose {
                 receipts.push(receipt(job, was_over));
             }
             registry.finish_close(&id);
-            StopSummary { jobs: receipts }
+            StopSummary {
+                jobs: receipts,
+                ..StopSummary::default()
+            }
         });
         closing.await.map_err(|_| {
             Refusal::new(

@@ -25,7 +25,7 @@ impl Serve for JobStop {
                 format!("must have at most {} bytes", limits::REASON),
             ));
         }
-        let jobs = targets(&conn, &params)?;
+        let (jobs, unknown) = targets(&conn, &params)?;
         let by = params.by.as_deref().unwrap_or("client");
         // Newest first, and nobody waits for another: one grace in all.
         let mut order: Vec<&Arc<Job>> = jobs.iter().filter(|j| j.is_live()).collect();
@@ -51,11 +51,16 @@ impl Serve for JobStop {
             }
             receipts.push(receipt(job, over));
         }
-        Ok(StopSummary { jobs: receipts })
+        Ok(StopSummary {
+            jobs: receipts,
+            unknown,
+        })
     }
 }
 
-fn targets(conn: &Conn, params: &Stop) -> Result<Vec<Arc<Job>>, Refusal> {
+/// The jobs that are meant, and ids that name none. One id that names none is a refusal; among several it must not
+/// keep the others running.
+fn targets(conn: &Conn, params: &Stop) -> Result<(Vec<Arc<Job>>, Vec<String>), Refusal> {
     let (registry, access) = (&conn.house().registry, conn.access());
     let wide = params.all || params.root.is_some() || params.everywhere;
     if wide {
@@ -65,7 +70,7 @@ fn targets(conn: &Conn, params: &Stop) -> Result<Vec<Arc<Job>>, Refusal> {
             all: params.everywhere,
             live: true,
         };
-        return registry.list(&list, &access);
+        return Ok((registry.list(&list, &access)?, Vec::new()));
     }
     if params.ids.is_empty() || params.ids.len() > limits::IDS {
         return Err(Refusal::bad(
@@ -73,11 +78,15 @@ fn targets(conn: &Conn, params: &Stop) -> Result<Vec<Arc<Job>>, Refusal> {
             format!("must name 1 to {} jobs", limits::IDS),
         ));
     }
-    params
-        .ids
-        .iter()
-        .map(|id| registry.find(params.session.as_deref(), id, &access))
-        .collect()
+    let (mut jobs, mut unknown) = (Vec::new(), Vec::new());
+    for id in &params.ids {
+        match registry.find(params.session.as_deref(), id, &access) {
+            Ok(job) => jobs.push(job),
+            Err(refusal) if params.ids.len() == 1 => return Err(refusal),
+            Err(_) => unknown.push(id.clone()),
+        }
+    }
+    Ok((jobs, unknown))
 }
 
 /// What the stop of a job did, told from its published status.

@@ -65,6 +65,9 @@ impl Serve for SupervisorStop {
             .await;
         let jobs = jobs.iter().map(|job| receipt(job, false)).collect();
         house.disposed.notify_one();
-        Ok(StopSummary { jobs })
+        Ok(StopSummary {
+            jobs,
+            ..StopSummary::default()
+        })
     }
 }
