@@ -90,8 +90,6 @@ pub const MESSAGE: usize = 32 * 1024 * 1024;
 pub const HEADER: usize = 4 * 1024;
 /// A client that began a message must go on within this time.
 pub const FRAME_PATIENCE: u64 = 30_000;
-/// A client that takes nothing of a full outbox for this time is disconnected: it has stopped reading.
-pub const OUTBOX_PATIENCE: u64 = 60_000;
 /// Frames that wait for a slow client; further producers wait, each with a cursor in hand.
 pub const OUTBOX: usize = 4;
 /// Bytes of answers that may wait for a client that does not read, before it is disconnected.

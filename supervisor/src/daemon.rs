@@ -133,6 +133,7 @@ async fn serve(folders: Folders) -> io::Result<()> {
         tokio::select! {
             () = keeper.closed() => return keeper_lost(&house).await,
             Some(fresh) = listeners.recv() => {
+                house.refurnish();
                 crate::log_line!("info", "the socket was bound again");
                 accept.abort();
                 accept = tokio::spawn(self::accept(fresh, Arc::clone(&house), Arc::clone(&accepting)));
@@ -288,13 +289,32 @@ fn owner_key(folders: &Folders) -> io::Result<String> {
         Err(e) => return Err(e),
     }
     let key = secret::token();
-    let mut file = fs::OpenOptions::new()
+    write_key(&path, &key)?;
+    Ok(key)
+}
+
+fn write_key(path: &Path, key: &str) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&path)?;
-    file.write_all(key.as_bytes())?;
-    Ok(key)
+        .open(path)?;
+    file.write_all(key.as_bytes())
+}
+
+impl House {
+    /// Puts back what a cleaner of folders took away together with the socket.
+    fn refurnish(&self) {
+        let _ = make_folder(&self.folders.state);
+        let path = self.folders.owner_key();
+        if !path.exists()
+            && let Err(error) = write_key(&path, &self.owner_key)
+        {
+            crate::log_line!("error", "the owner key cannot be written: {error}");
+        }
+        diary::open(&self.folders.log());
+    }
 }
 
 async fn accept(listener: OwnedFd, house: Arc<House>, accepted: Arc<Notify>) {

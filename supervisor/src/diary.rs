@@ -5,21 +5,20 @@ use std::{
     io::Write,
     os::unix::fs::OpenOptionsExt,
     path::Path,
-    sync::OnceLock,
+    sync::{Mutex, PoisonError},
 };
 
-static LOG: OnceLock<File> = OnceLock::new();
+static LOG: Mutex<Option<File>> = Mutex::new(None);
 
-/// Opens the log for appending. Without one, lines go nowhere: a full disk must not stop the house.
+/// Opens the log for appending, or opens it again when its file is gone. Without one, lines go nowhere: a full
+/// disk must not stop the house.
 pub(crate) fn open(path: &Path) {
-    if let Ok(file) = OpenOptions::new()
+    let opened = OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o600)
-        .open(path)
-    {
-        let _ = LOG.set(file);
-    }
+        .open(path);
+    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = opened.ok();
 }
 
 /// Appends one line to a log that is not kept open: for the keeper, which holds no file that it can do without.
@@ -37,7 +36,7 @@ pub(crate) fn append(path: &Path, level: &str, words: &str) {
 
 /// Writes one line in one `write`, so that keeper and supervisor can share the file.
 pub(crate) fn line(level: &str, words: &str) {
-    if let Some(mut log) = LOG.get() {
+    if let Some(log) = LOG.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         // A log that cannot be written must not end anybody.
         let _ = log.write_all(text(level, words).as_bytes());
     }

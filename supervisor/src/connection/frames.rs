@@ -125,6 +125,13 @@ impl Frames {
     }
 
     fn take_framed(&mut self) -> Result<Option<Vec<u8>>, String> {
+        // Blank lines between messages are nobody's message.
+        let blank = self
+            .bytes
+            .iter()
+            .take_while(|b| matches!(b, b'\r' | b'\n'))
+            .count();
+        self.bytes.drain(..blank);
         let Some((header, body)) = header_end(&self.bytes[..self.bytes.len().min(limits::HEADER)])
         else {
             if self.bytes.len() >= limits::HEADER {

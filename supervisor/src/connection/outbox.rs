@@ -14,7 +14,10 @@ use ostler_proto::{
     limits,
 };
 use serde::Serialize;
-use tokio::{io::AsyncWriteExt, sync::mpsc};
+use tokio::{
+    io::AsyncWriteExt,
+    sync::{Notify, mpsc},
+};
 
 /// The sending side, one a connection, cheap to clone.
 #[derive(Debug, Clone)]
@@ -22,14 +25,22 @@ pub(crate) struct Outbox {
     framing: Framing,
     answers: mpsc::UnboundedSender<Vec<u8>>,
     frames: mpsc::Sender<Vec<u8>>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
+}
+
+/// Bytes of answers that are not written yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    /// There are too many: the writer, who may be stuck in the middle of one, gives up.
+    full: Notify,
 }
 
 /// The writing side.
 pub(super) struct Writer {
     answers: mpsc::UnboundedReceiver<Vec<u8>>,
     frames: mpsc::Receiver<Vec<u8>>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
 }
 
 /// The client is gone.
@@ -45,7 +56,7 @@ pub(crate) struct Place<'a> {
 pub(super) fn new(framing: Framing) -> (Outbox, Writer) {
     let (answers, answers_out) = mpsc::unbounded_channel();
     let (frames, frames_out) = mpsc::channel(limits::OUTBOX);
-    let waiting = Arc::new(AtomicUsize::new(0));
+    let waiting = Arc::new(Waiting::default());
     let outbox = Outbox {
         framing,
         answers,
@@ -66,7 +77,10 @@ impl Outbox {
     /// Queues an answer; never waits.
     pub(crate) fn answer(&self, body: &impl Serialize) {
         let frame = encode(self.framing, body);
-        self.waiting.fetch_add(frame.len(), Ordering::AcqRel);
+        let before = self.waiting.bytes.fetch_add(frame.len(), Ordering::AcqRel);
+        if before + frame.len() > limits::ANSWERS {
+            self.waiting.full.notify_one();
+        }
         // A connection that is gone needs no answer.
         let _ = self.answers.send(frame);
     }
@@ -101,16 +115,22 @@ fn encode(framing: Framing, body: &impl Serialize) -> Vec<u8> {
 impl Writer {
     /// Writes until every sender is gone, the client is, or it has let its answers pile up.
     pub(super) async fn run(mut self, stream: Arc<Stream>) {
-        let mut socket = &*stream;
+        let waiting = Arc::clone(&self.waiting);
+        tokio::select! {
+            () = self.write(&stream) => {}
+            () = waiting.full.notified() => {
+                crate::log_line!("warn", "a client that asks and does not read was disconnected");
+            }
+        }
+    }
+
+    async fn write(&mut self, stream: &Stream) {
+        let mut socket = stream;
         loop {
             let frame = tokio::select! {
                 biased;
                 Some(frame) = self.answers.recv() => {
-                    let waiting = self.waiting.fetch_sub(frame.len(), Ordering::AcqRel);
-                    if waiting > limits::ANSWERS {
-                        crate::log_line!("warn", "a client that does not read was disconnected");
-                        return;
-                    }
+                    self.waiting.bytes.fetch_sub(frame.len(), Ordering::AcqRel);
                     frame
                 }
                 Some(frame) = self.frames.recv() => frame,

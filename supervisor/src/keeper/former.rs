@@ -5,6 +5,7 @@
 //! again, and goes.
 
 use std::{
+    fs::File,
     os::unix::net::UnixStream,
     path::Path,
     time::{Duration, Instant},
@@ -27,12 +28,14 @@ pub(super) enum Former {
     Silent(u32),
 }
 
-/// Looks for a living house of this instance and wakes it.
-pub(super) fn wake(instance: u32, socket: &Path) -> Former {
+/// Looks for a living house of this instance and wakes it. The lock is let go when there is one: it is the living
+/// house's to take.
+pub(super) fn wake(instance: u32, socket: &Path, lock: &mut Option<File>) -> Former {
     // Without /proc nothing is found and nothing can be swept either.
     let Ok(Some(found)) = tree::house_is_alive(instance, &[std::process::id()]) else {
         return Former::None;
     };
+    drop(lock.take());
     let keeper = parent(found)
         .filter(|p| tree::job_of(*p, instance) == Some(HOUSE_JOB))
         .unwrap_or(found);

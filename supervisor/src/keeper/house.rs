@@ -84,7 +84,8 @@ pub fn run(options: Options) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match former::wake(options.instance, &options.socket) {
+    let mut lock = Some(lock);
+    match former::wake(options.instance, &options.socket, &mut lock) {
         Former::None => {}
         Former::Listens => {
             let _ = writeln!(ready, "ready");
@@ -98,6 +99,13 @@ pub fn run(options: Options) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
+    let lock = match lock.map_or_else(|| take_lock(&options.house_lock), Ok) {
+        Ok(lock) => lock,
+        Err(reason) => {
+            let _ = writeln!(ready, "failed: {reason}");
+            return ExitCode::FAILURE;
+        }
+    };
     if !options.foreground && !detach() {
         return ExitCode::SUCCESS;
     }
@@ -405,8 +413,33 @@ impl House {
 
     /// Binds again, when the path is not ours any more.
     pub(super) fn rebind(&mut self) -> Result<(), String> {
+        self.retake_lock();
         self.bound = bind(&self.options.socket)?;
         Ok(())
+    }
+
+    /// Takes the lock file that stands at the path now, when ours has lost its name: else the next start would find
+    /// it free. The old one stays ours through the supervisor's copy.
+    fn retake_lock(&mut self) {
+        let path = &self.options.house_lock;
+        let ours = self.lock.metadata();
+        let there = std::fs::metadata(path);
+        if let (Ok(ours), Ok(there)) = (&ours, &there)
+            && same(ours, there)
+        {
+            return;
+        }
+        match take_lock(path) {
+            Ok(lock) => {
+                self.lock = lock;
+                // The line only helps people and clients to find us.
+                let _ = self.describe("");
+            }
+            Err(reason) => self.log(
+                "error",
+                &format!("the lock file is not ours any more: {reason}"),
+            ),
+        }
     }
 
     /// Removes the socket, if it still is ours.

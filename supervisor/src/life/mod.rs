@@ -17,7 +17,7 @@ use self::step::{Action, Event, Life, Phase};
 use crate::{
     clock::{self, Moment},
     job::{Cause, Finished, Job, Level, Stopped, Wanted, Who},
-    keeper::wire::{Ended, Exec, Facts},
+    keeper::wire::{Ended, Exec, Facts, Step},
     ledger::{Entry, Ledger},
     process::link::{JobFds, Keeper, Which},
     pump::{self, Pumps},
@@ -250,7 +250,11 @@ impl Living {
                 errno,
                 candidate,
             } => {
-                self.spawn_error = Some(spawn_error::of(&self.job.spec, step, errno, candidate));
+                // A child that our own stop ended on its way to exec was stopped; nothing failed.
+                if !(step == Step::Died && self.stopped_by.is_some()) {
+                    let error = spawn_error::of(&self.job.spec, step, errno, candidate);
+                    self.spawn_error = Some(error);
+                }
                 self.told.started = true;
                 self.pending.push_back(Event::ExecFailed);
             }
@@ -432,18 +436,14 @@ impl Living {
             spec,
             finished: Box::new(Finished::clone(&finished)),
         });
-        let left = if self.life.tree_empty {
+        let left = if self.life.tree_empty || self.life.phase == Phase::Over {
             0
         } else {
             self.left.max(1)
         };
         self.job.publish(|s| {
             s.state = State::Exited;
-            s.left = if finished.spawn_error.is_some() {
-                0
-            } else {
-                left
-            };
+            s.left = left;
             s.finished = Some(finished);
         });
     }
