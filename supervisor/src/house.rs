@@ -120,7 +120,7 @@ impl House {
         let mut jobs = self.registry.live();
         jobs.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
         for job in &jobs {
-            job.want_stop(grace_ms, crate::methods::asked(by, None));
+            job.want_stop(grace_ms, crate::job::Who::asked(by, None));
         }
         for job in &jobs {
             settled(job).await;

@@ -92,6 +92,17 @@ pub(crate) struct Who {
     pub(crate) reason: Option<String>,
 }
 
+impl Who {
+    /// Somebody asked for it.
+    pub(crate) fn asked(by: &str, reason: Option<String>) -> Self {
+        Self {
+            cause: Cause::Asked,
+            by: by.into(),
+            reason,
+        }
+    }
+}
+
 /// The *wanted* cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {

@@ -33,6 +33,10 @@ mod methods;
 
 mod restore;
 
+mod caller;
+
+mod outbox;
+
 mod house;
 
 mod registry;

@@ -238,7 +238,7 @@ fn wait_for_client(job: &Arc<Job>) {
         if job.unclaim() && job.status().finished.is_none() {
             job.want_stop(
                 job.spec.grace_ms,
-                crate::methods::asked("client", Some("its client did not come back".into())),
+                crate::job::Who::asked("client", Some("its client did not come back".into())),
             );
         }
     });

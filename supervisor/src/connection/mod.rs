@@ -17,16 +17,17 @@ use tokio::task::JoinSet;
 
 use self::{
     frames::{Frames, Next},
-    outbox::Outbox,
-    service::{Conn, Routed, Service},
+    service::{Routed, Service},
 };
-use crate::house::House;
+use crate::{
+    caller::Caller,
+    house::House,
+    outbox::{self, Outbox},
+};
 
 mod frames;
 
-pub(crate) mod outbox;
-
-pub(crate) mod service;
+mod service;
 
 /// Serves a client until it is gone.
 pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
@@ -40,9 +41,9 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
     };
     let (outbox, writer) = outbox::new(framing);
     let mut writing = tokio::spawn(writer.run(Arc::clone(&stream)));
-    let conn = Conn::new(house, outbox.clone());
+    let caller = Caller::new(house, outbox.clone());
     let mut client = Client {
-        service: Service::new(conn.clone()),
+        service: Service::new(caller.clone()),
         outbox,
         tasks: JoinSet::new(),
     };
@@ -56,8 +57,8 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
     }
     // Dropping the tasks ends what was tied to this connection, and nothing else.
     drop(client);
-    conn.leave();
-    drop(conn);
+    caller.leave();
+    drop(caller);
     if !writing.is_finished() {
         // Every sender is gone: it writes what is left and ends, or finds the socket closed.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), &mut writing).await;

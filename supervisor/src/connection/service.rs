@@ -1,9 +1,6 @@
 //! From a message to an answer: the life cycle of LSP, the table of methods, one task a request.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use ostler_proto::{
@@ -19,71 +16,20 @@ use tower_lsp::{
     ls_types::{InitializeParams, InitializeResult},
 };
 
-use super::outbox::Outbox;
-use crate::{house::House, methods::Serve, registry::Access};
+use crate::{caller::Caller, house::House, methods::Serve, outbox::Outbox};
 
-/// What every handler is given: the house, what this connection may see, and its outbox.
-#[derive(Clone)]
-pub(crate) struct Conn {
-    inner: Arc<Inner>,
-}
+/// tower-lsp's view of a caller.
+struct Server(Caller);
 
-struct Inner {
-    house: Arc<House>,
-    access: Mutex<Access>,
-    outbox: Outbox,
-}
-
-impl Conn {
-    pub(super) fn new(house: Arc<House>, outbox: Outbox) -> Self {
-        house.registry.connection_came();
-        Self {
-            inner: Arc::new(Inner {
-                house,
-                access: Mutex::default(),
-                outbox,
-            }),
-        }
-    }
-
-    /// The connection is gone.
-    pub(super) fn leave(&self) {
-        self.inner.house.registry.connection_went(&self.access());
-    }
-
-    pub(crate) fn house(&self) -> &Arc<House> {
-        &self.inner.house
-    }
-
-    pub(crate) fn outbox(&self) -> &Outbox {
-        &self.inner.outbox
-    }
-
-    /// A copy of what this connection may see now.
-    pub(crate) fn access(&self) -> Access {
-        self.lock().clone()
-    }
-
-    /// Changes what this connection may see; for the two ordered methods alone.
-    pub(crate) fn change_access<T>(&self, change: impl FnOnce(&mut Access) -> T) -> T {
-        change(&mut self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Access> {
-        self.inner
-            .access
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn serve<M: Serve>(self, params: Value) -> RpcResult<Value> {
+impl Server {
+    async fn serve<M: Serve>(caller: Caller, params: Value) -> RpcResult<Value> {
         let params: M::Params = read_params(params).map_err(|r| to_error(&r))?;
-        let result = M::serve(self, params).await.map_err(|r| to_error(&r))?;
+        let result = M::serve(caller, params).await.map_err(|r| to_error(&r))?;
         serde_json::to_value(result).map_err(|_| Error::internal_error())
     }
 }
 
-impl LanguageServer for Conn {
+impl LanguageServer for Server {
     async fn initialize(&self, _: InitializeParams) -> RpcResult<InitializeResult> {
         Ok(InitializeResult::default())
     }
@@ -123,7 +69,7 @@ pub(super) enum Routed {
 
 /// The router of one connection.
 pub(super) struct Service {
-    lsp: LspService<Conn>,
+    lsp: LspService<Server>,
     outbox: Outbox,
     house: Arc<House>,
     /// Kept so that the service counts as connected; nothing is ever sent through it.
@@ -131,15 +77,17 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(conn: Conn) -> Self {
-        let (outbox, house) = (conn.outbox().clone(), Arc::clone(conn.house()));
-        let mut builder = LspService::build(move |_| conn);
+    pub(super) fn new(caller: Caller) -> Self {
+        let (outbox, house) = (caller.outbox().clone(), Arc::clone(caller.house()));
+        let mut builder = LspService::build(move |_| Server(caller));
         macro_rules! register {
             ($method:ident) => {
-                builder = builder
-                    .custom_method(methods::$method::NAME, |conn: &Conn, params: Value| {
-                        conn.clone().serve::<methods::$method>(params)
-                    });
+                builder = builder.custom_method(
+                    methods::$method::NAME,
+                    |server: &Server, params: Value| {
+                        Server::serve::<methods::$method>(server.0.clone(), params)
+                    },
+                );
             };
         }
         for_each_method!(register);

@@ -3,10 +3,7 @@
 
 use ostler_proto::{methods::Method, refusal::Refusal};
 
-use crate::{
-    connection::service::Conn,
-    job::{Cause, Who},
-};
+use crate::caller::Caller;
 
 mod output;
 
@@ -28,16 +25,7 @@ mod write;
 pub(crate) trait Serve: Method {
     /// Answers one request. Dropping the future is the request's cancel.
     fn serve(
-        conn: Conn,
+        caller: Caller,
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Result, Refusal>> + Send + 'static;
-}
-
-/// Somebody asked.
-pub(crate) fn asked(by: &str, reason: Option<String>) -> Who {
-    Who {
-        cause: Cause::Asked,
-        by: by.into(),
-        reason,
-    }
 }

@@ -13,13 +13,11 @@ use serde_json::{Value, json};
 
 use super::Serve;
 use crate::{
-    connection::{
-        outbox::{Gone, Outbox},
-        service::Conn,
-    },
+    caller::Caller,
     job::Job,
     life::plan::within,
     log::{Filter, Log},
+    outbox::{Gone, Outbox},
 };
 
 fn filter(stream: Option<Stream>) -> Filter {
@@ -92,13 +90,14 @@ pub(super) fn newest(log: &Log, max: u64) -> u64 {
 }
 
 impl Serve for JobRead {
-    async fn serve(conn: Conn, params: Read) -> Result<Page, Refusal> {
+    async fn serve(caller: Caller, params: Read) -> Result<Page, Refusal> {
         within("max", params.max, 0, limits::PAGE_MAX)?;
         within("waitMs", params.wait_ms, 0, limits::WAIT_MAX)?;
-        let job =
-            conn.house()
-                .registry
-                .find(params.session.as_deref(), &params.id, &conn.access())?;
+        let job = caller.house().registry.find(
+            params.session.as_deref(),
+            &params.id,
+            &caller.access(),
+        )?;
         let max = params.max.unwrap_or(limits::PAGE);
         let since = params.since.unwrap_or_else(|| newest(&job.log, max));
         let filter = filter(params.stream);
@@ -143,7 +142,7 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(
-        conn: &Conn,
+        caller: &Caller,
         job: &Arc<Job>,
         token: Value,
         stream: Option<Stream>,
@@ -152,7 +151,7 @@ impl Follower {
     ) -> Self {
         Self {
             job: Arc::clone(job),
-            outbox: conn.outbox().clone(),
+            outbox: caller.outbox().clone(),
             token,
             filter: filter(stream),
             raw,
@@ -230,11 +229,12 @@ impl Follower {
 }
 
 impl Serve for JobTail {
-    async fn serve(conn: Conn, params: Tail) -> Result<TailEnd, Refusal> {
-        let job =
-            conn.house()
-                .registry
-                .find(params.session.as_deref(), &params.id, &conn.access())?;
+    async fn serve(caller: Caller, params: Tail) -> Result<TailEnd, Refusal> {
+        let job = caller.house().registry.find(
+            params.session.as_deref(),
+            &params.id,
+            &caller.access(),
+        )?;
         if !(params.partial_result_token.is_string() || params.partial_result_token.is_number()) {
             return Err(Refusal::bad(
                 "partialResultToken",
@@ -248,7 +248,7 @@ impl Serve for JobTail {
         };
         let since = params.since.unwrap_or(first).min(job.log.end());
         let token = params.partial_result_token;
-        let mut follower = Follower::new(&conn, &job, token, params.stream, params.raw, since);
+        let mut follower = Follower::new(&caller, &job, token, params.stream, params.raw, since);
         let told = if params.follow {
             follower.follow().await
         } else {

@@ -10,11 +10,11 @@ use ostler_proto::{
 };
 
 use super::{
-    Serve, asked,
+    Serve,
     output::Follower,
     start::{admit, begun, result},
 };
-use crate::{connection::service::Conn, job::Job, life::plan::within};
+use crate::{caller::Caller, job::Job, life::plan::within};
 
 /// A request's hold on its run. Letting go of the last one ends the tree, unless it was detached.
 struct Claim(Arc<Job>);
@@ -31,21 +31,21 @@ impl Drop for Claim {
         if self.0.unclaim() && self.0.status().finished.is_none() {
             self.0.want_stop(
                 self.0.spec.grace_ms,
-                asked("client", Some("its request is gone".into())),
+                crate::job::Who::asked("client", Some("its request is gone".into())),
             );
         }
     }
 }
 
 impl Serve for JobRun {
-    async fn serve(conn: Conn, params: Run) -> Result<JobResult, Refusal> {
+    async fn serve(caller: Caller, params: Run) -> Result<JobResult, Refusal> {
         within("waitMs", params.wait_ms, 1, limits::WAIT_MAX)?;
-        let job = admit(&conn, params.start, true)?;
+        let job = admit(&caller, params.start, true)?;
         let claim = Claim::new(Arc::clone(&job));
         begun(&job).await;
         let mut unbound = job.watch_bound();
         let over = tell(
-            &conn,
+            &caller,
             &job,
             params.partial_result_token,
             params.raw,
@@ -72,14 +72,14 @@ impl Serve for JobRun {
 
 /// Streams if there is a token, and returns when the result stands.
 async fn tell(
-    conn: &Conn,
+    caller: &Caller,
     job: &Arc<Job>,
     token: Option<serde_json::Value>,
     raw: bool,
     since: u64,
-) -> Result<(), crate::connection::outbox::Gone> {
+) -> Result<(), crate::outbox::Gone> {
     if let Some(token) = token {
-        let mut follower = Follower::new(conn, job, token, None, raw, since);
+        let mut follower = Follower::new(caller, job, token, None, raw, since);
         follower
             .send(&Progress::Started(Box::new(job.row())))
             .await?;

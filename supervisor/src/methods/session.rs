@@ -9,28 +9,28 @@ use ostler_proto::{
     refusal::Refusal,
 };
 
-use super::{Serve, asked, stop::receipt};
-use crate::{connection::service::Conn, house::settled, life::plan::within};
+use super::{Serve, stop::receipt};
+use crate::{caller::Caller, house::settled, life::plan::within};
 
 impl Serve for SessionOpen {
-    async fn serve(conn: Conn, params: OpenSession) -> Result<OpenedSession, Refusal> {
-        conn.change_access(|access| conn.house().registry.open(params, access))
+    async fn serve(caller: Caller, params: OpenSession) -> Result<OpenedSession, Refusal> {
+        caller.change_access(|access| caller.house().registry.open(params, access))
     }
 }
 
 impl Serve for SessionList {
-    async fn serve(conn: Conn, _: Nothing) -> Result<SessionTable, Refusal> {
+    async fn serve(caller: Caller, _: Nothing) -> Result<SessionTable, Refusal> {
         Ok(SessionTable {
-            sessions: conn.house().registry.sessions(&conn.access()),
+            sessions: caller.house().registry.sessions(&caller.access()),
         })
     }
 }
 
 impl Serve for SessionClose {
-    async fn serve(conn: Conn, params: CloseSession) -> Result<StopSummary, Refusal> {
+    async fn serve(caller: Caller, params: CloseSession) -> Result<StopSummary, Refusal> {
         within("graceMs", params.grace_ms, 0, limits::GRACE_MAX)?;
-        let registry = &conn.house().registry;
-        let Some((id, jobs)) = registry.begin_close(params.session.as_deref(), &conn.access())?
+        let registry = &caller.house().registry;
+        let Some((id, jobs)) = registry.begin_close(params.session.as_deref(), &caller.access())?
         else {
             return Ok(StopSummary::default());
         };
@@ -39,7 +39,7 @@ impl Serve for SessionClose {
         let grace = params.grace_ms.unwrap_or(limits::GRACE);
         let closing = tokio::spawn(async move {
             for job in jobs.iter().filter(|j| j.is_live()) {
-                job.want_stop(grace, asked("close", None));
+                job.want_stop(grace, crate::job::Who::asked("close", None));
             }
             let mut receipts = Vec::new();
             for job in &jobs {

@@ -11,9 +11,9 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 
-use super::{Serve, asked};
+use super::Serve;
 use crate::{
-    connection::service::Conn,
+    caller::Caller,
     house::settled,
     job::Job,
     life::{plan, texts},
@@ -23,11 +23,11 @@ use crate::{
 };
 
 /// Makes the job of a request, or finds the one that its key names.
-pub(super) fn admit(conn: &Conn, start: Start, bound: bool) -> Result<Arc<Job>, Refusal> {
-    let house = conn.house();
+pub(super) fn admit(caller: &Caller, start: Start, bound: bool) -> Result<Arc<Job>, Refusal> {
+    let house = caller.house();
     let input = plan::input(&start.stdin)?;
     let plan = plan::plan(start, bound, &house.home)?;
-    match house.registry.admit(&plan, &conn.access())? {
+    match house.registry.admit(&plan, &caller.access())? {
         Admission::Known(job) => Ok(job),
         Admission::New(job, permit) => {
             house.launch(&job, permit, &plan.start, input)?;
@@ -44,16 +44,16 @@ pub(super) async fn begun(job: &Job) {
 }
 
 impl Serve for JobStart {
-    async fn serve(conn: Conn, params: Start) -> Result<Row, Refusal> {
-        let job = admit(&conn, params, false)?;
+    async fn serve(caller: Caller, params: Start) -> Result<Row, Refusal> {
+        let job = admit(&caller, params, false)?;
         begun(&job).await;
         Ok(job.row())
     }
 }
 
 impl Serve for JobList {
-    async fn serve(conn: Conn, params: List) -> Result<JobTable, Refusal> {
-        let jobs = conn.house().registry.list(&params, &conn.access())?;
+    async fn serve(caller: Caller, params: List) -> Result<JobTable, Refusal> {
+        let jobs = caller.house().registry.list(&params, &caller.access())?;
         Ok(JobTable {
             jobs: jobs.iter().map(|j| j.row()).collect(),
         })
@@ -61,11 +61,12 @@ impl Serve for JobList {
 }
 
 impl Serve for JobGet {
-    async fn serve(conn: Conn, params: Target) -> Result<JobResult, Refusal> {
-        let job =
-            conn.house()
-                .registry
-                .find(params.session.as_deref(), &params.id, &conn.access())?;
+    async fn serve(caller: Caller, params: Target) -> Result<JobResult, Refusal> {
+        let job = caller.house().registry.find(
+            params.session.as_deref(),
+            &params.id,
+            &caller.access(),
+        )?;
         let mut result = result(&job, true);
         if job.is_live() {
             let status = job.status().clone();
@@ -78,7 +79,7 @@ impl Serve for JobGet {
                     .flatten(),
                 process_id: job.spec.process_id.clone(),
             };
-            let pids = conn.house().tools.trees.members(mark).await;
+            let pids = caller.house().tools.trees.members(mark).await;
             let looked = tokio::task::spawn_blocking(move || {
                 let ports = listeners(&pids).into_iter().map(|l| l.port).collect();
                 (stats::usage(&pids), ports, pids)
@@ -120,13 +121,15 @@ pub(super) fn result(job: &Job, collect: bool) -> JobResult {
 }
 
 impl Serve for JobDetach {
-    async fn serve(conn: Conn, params: Target) -> Result<Row, Refusal> {
-        let job =
-            conn.house()
-                .registry
-                .find(params.session.as_deref(), &params.id, &conn.access())?;
+    async fn serve(caller: Caller, params: Target) -> Result<Row, Refusal> {
+        let job = caller.house().registry.find(
+            params.session.as_deref(),
+            &params.id,
+            &caller.access(),
+        )?;
         if job.unbind() {
-            conn.house()
+            caller
+                .house()
                 .tools
                 .ledger
                 .append(&crate::ledger::Entry::Unbound {
@@ -138,9 +141,9 @@ impl Serve for JobDetach {
 }
 
 impl Serve for JobRelease {
-    async fn serve(conn: Conn, params: Target) -> Result<Released, Refusal> {
-        let registry = &conn.house().registry;
-        let job = match registry.find(params.session.as_deref(), &params.id, &conn.access()) {
+    async fn serve(caller: Caller, params: Target) -> Result<Released, Refusal> {
+        let registry = &caller.house().registry;
+        let job = match registry.find(params.session.as_deref(), &params.id, &caller.access()) {
             Ok(job) => job,
             // Releasing twice, or what never was, is success.
             Err(r) if matches!(r.kind, RefusalKind::NotFound | RefusalKind::Gone) => {
@@ -149,7 +152,7 @@ impl Serve for JobRelease {
             Err(r) => return Err(r),
         };
         if job.is_live() {
-            job.want_stop(job.spec.grace_ms, asked("release", None));
+            job.want_stop(job.spec.grace_ms, crate::job::Who::asked("release", None));
             settled(&job).await;
         }
         if job.is_live() {

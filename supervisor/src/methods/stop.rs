@@ -9,11 +9,11 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 
-use super::{Serve, asked};
-use crate::{connection::service::Conn, house::settled, job::Job, life::plan::within, signal};
+use super::Serve;
+use crate::{caller::Caller, house::settled, job::Job, life::plan::within, signal};
 
 impl Serve for JobStop {
-    async fn serve(conn: Conn, params: Stop) -> Result<StopSummary, Refusal> {
+    async fn serve(caller: Caller, params: Stop) -> Result<StopSummary, Refusal> {
         within("graceMs", params.grace_ms, 0, limits::GRACE_MAX)?;
         if params
             .reason
@@ -25,7 +25,7 @@ impl Serve for JobStop {
                 format!("must have at most {} bytes", limits::REASON),
             ));
         }
-        let (jobs, unknown) = targets(&conn, &params)?;
+        let (jobs, unknown) = targets(&caller, &params)?;
         let by = params.by.as_deref().unwrap_or("client");
         // Newest first, and nobody waits for another: one grace in all.
         let mut order: Vec<&Arc<Job>> = jobs.iter().filter(|j| j.is_live()).collect();
@@ -42,7 +42,7 @@ impl Serve for JobStop {
                     stopped.done = false;
                 }
             });
-            job.want_stop(grace, asked(by, params.reason.clone()));
+            job.want_stop(grace, crate::job::Who::asked(by, params.reason.clone()));
         }
         let mut receipts = Vec::with_capacity(jobs.len());
         for (job, over) in jobs.iter().zip(over) {
@@ -60,8 +60,8 @@ impl Serve for JobStop {
 
 /// The jobs that are meant, and ids that name none. One id that names none is a refusal; among several it must not
 /// keep the others running.
-fn targets(conn: &Conn, params: &Stop) -> Result<(Vec<Arc<Job>>, Vec<String>), Refusal> {
-    let (registry, access) = (&conn.house().registry, conn.access());
+fn targets(caller: &Caller, params: &Stop) -> Result<(Vec<Arc<Job>>, Vec<String>), Refusal> {
+    let (registry, access) = (&caller.house().registry, caller.access());
     let wide = params.all || params.root.is_some() || params.everywhere;
     if wide {
         let list = List {
@@ -114,11 +114,12 @@ pub(super) fn receipt(job: &Job, was_over: bool) -> Receipt {
 }
 
 impl Serve for JobSignal {
-    async fn serve(conn: Conn, params: SignalJob) -> Result<Signalled, Refusal> {
-        let job =
-            conn.house()
-                .registry
-                .find(params.session.as_deref(), &params.id, &conn.access())?;
+    async fn serve(caller: Caller, params: SignalJob) -> Result<Signalled, Refusal> {
+        let job = caller.house().registry.find(
+            params.session.as_deref(),
+            &params.id,
+            &caller.access(),
+        )?;
         let number = signal::number(&params.signal)
             .ok_or_else(|| Refusal::bad("signal", format!("knows no {}", params.signal)))?;
         let status = job.status().clone();

@@ -10,10 +10,10 @@ use ostler_proto::{
 };
 
 use super::{Serve, stop::receipt};
-use crate::{connection::service::Conn, life::plan::within, secret};
+use crate::{caller::Caller, life::plan::within, secret};
 
 impl Serve for SupervisorHello {
-    async fn serve(conn: Conn, params: Hello) -> Result<HelloAnswer, Refusal> {
+    async fn serve(caller: Caller, params: Hello) -> Result<HelloAnswer, Refusal> {
         if params.protocol.is_some_and(|p| p < PROTOCOL_MIN) {
             return Err(Refusal::new(
                 RefusalKind::TooOld,
@@ -25,15 +25,15 @@ impl Serve for SupervisorHello {
         // Hashes are compared, so that the time says nothing about the key.
         let owner = params
             .owner_key
-            .is_some_and(|k| secret::hash(&k) == secret::hash(&conn.house().owner_key));
-        conn.change_access(|a| a.owner |= owner);
-        Ok(conn.house().hello(conn.access().owner))
+            .is_some_and(|k| secret::hash(&k) == secret::hash(&caller.house().owner_key));
+        caller.change_access(|a| a.owner |= owner);
+        Ok(caller.house().hello(caller.access().owner))
     }
 }
 
 impl Serve for SupervisorInfo {
-    async fn serve(conn: Conn, _: Nothing) -> Result<Info, Refusal> {
-        let (house, access) = (conn.house(), conn.access());
+    async fn serve(caller: Caller, _: Nothing) -> Result<Info, Refusal> {
+        let (house, access) = (caller.house(), caller.access());
         let load = *house.registry.load().borrow();
         Ok(Info {
             hello: house.hello(access.owner),
@@ -50,16 +50,16 @@ impl Serve for SupervisorInfo {
 }
 
 impl Serve for SupervisorStop {
-    async fn serve(conn: Conn, params: StopSupervisor) -> Result<StopSummary, Refusal> {
+    async fn serve(caller: Caller, params: StopSupervisor) -> Result<StopSummary, Refusal> {
         within("graceMs", params.grace_ms, 0, limits::GRACE_MAX)?;
-        if !conn.access().owner {
+        if !caller.access().owner {
             return Err(Refusal::new(
                 RefusalKind::NotFound,
                 "only the owner may stop the supervisor",
             )
             .hint("show the owner key in supervisor/hello"));
         }
-        let house = conn.house();
+        let house = caller.house();
         let jobs = house
             .stop_all(params.grace_ms.unwrap_or(limits::GRACE), "dispose")
             .await;

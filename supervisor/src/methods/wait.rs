@@ -15,8 +15,8 @@ use regex::Regex;
 
 use super::{Serve, output::newest};
 use crate::{
+    caller::Caller,
     clock,
-    connection::service::Conn,
     house::House,
     job::Job,
     life::plan::within,
@@ -33,8 +33,8 @@ const LOOK_MOST: Duration = Duration::from_millis(100);
 const LAST_LINES: usize = 5;
 
 impl Serve for JobWait {
-    async fn serve(conn: Conn, params: Wait) -> Result<Waited, Refusal> {
-        let waits = prepare(&conn, &params)?;
+    async fn serve(caller: Caller, params: Wait) -> Result<Waited, Refusal> {
+        let waits = prepare(&caller, &params)?;
         let patience = params.timeout_ms.map(Duration::from_millis);
         let n = waits.len();
         let mut told: Vec<Option<WaitedJob>> = vec![None; n];
@@ -87,7 +87,7 @@ enum What {
     Port(u16),
 }
 
-fn prepare(conn: &Conn, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
+fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
     within("timeoutMs", params.timeout_ms, 0, limits::WAIT_MAX)?;
     if params.ids.is_empty() || params.ids.len() > limits::IDS {
         return Err(Refusal::bad(
@@ -107,17 +107,17 @@ fn prepare(conn: &Conn, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
             For::Port(port) => What::Port(*port),
         })
     };
-    let access = conn.access();
+    let access = caller.access();
     params
         .ids
         .iter()
         .map(|id| {
-            let job = conn
+            let job = caller
                 .house()
                 .registry
                 .find(params.session.as_deref(), id, &access)?;
             Ok(Waiting {
-                house: Arc::clone(conn.house()),
+                house: Arc::clone(caller.house()),
                 job,
                 what: what()?,
                 since: params.since,

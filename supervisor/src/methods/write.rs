@@ -10,7 +10,7 @@ use ostler_proto::{
 
 use super::Serve;
 use crate::{
-    connection::service::Conn,
+    caller::Caller,
     life::plan::{decode_base64, within},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 const PATIENCE: u64 = 5_000;
 
 impl Serve for JobWrite {
-    async fn serve(conn: Conn, params: Write) -> Result<Written, Refusal> {
+    async fn serve(caller: Caller, params: Write) -> Result<Written, Refusal> {
         within("timeoutMs", params.timeout_ms, 1, limits::WAIT_MAX)?;
         let bytes = match (params.text, params.base64) {
             (Some(_), Some(_)) => {
@@ -31,10 +31,11 @@ impl Serve for JobWrite {
                 return Err(Refusal::bad("text", "must be given, or `base64`, or `eof`"));
             }
         };
-        let job =
-            conn.house()
-                .registry
-                .find(params.session.as_deref(), &params.id, &conn.access())?;
+        let job = caller.house().registry.find(
+            params.session.as_deref(),
+            &params.id,
+            &caller.access(),
+        )?;
         let Some(feed) = &job.feed else {
             return Err(Refusal::new(
                 RefusalKind::NoInput,

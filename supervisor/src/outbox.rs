@@ -37,7 +37,7 @@ struct Waiting {
 }
 
 /// The writing side.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     answers: mpsc::UnboundedReceiver<Vec<u8>>,
     frames: mpsc::Receiver<Vec<u8>>,
     waiting: Arc<Waiting>,
@@ -53,7 +53,7 @@ pub(crate) struct Place<'a> {
     permit: mpsc::Permit<'a, Vec<u8>>,
 }
 
-pub(super) fn new(framing: Framing) -> (Outbox, Writer) {
+pub(crate) fn new(framing: Framing) -> (Outbox, Writer) {
     let (answers, answers_out) = mpsc::unbounded_channel();
     let (frames, frames_out) = mpsc::channel(limits::OUTBOX);
     let waiting = Arc::new(Waiting::default());
@@ -114,7 +114,7 @@ fn encode(framing: Framing, body: &impl Serialize) -> Vec<u8> {
 
 impl Writer {
     /// Writes until every sender is gone, the client is, or it has let its answers pile up.
-    pub(super) async fn run(mut self, stream: Arc<Stream>) {
+    pub(crate) async fn run(mut self, stream: Arc<Stream>) {
         let waiting = Arc::clone(&self.waiting);
         tokio::select! {
             () = self.write(&stream) => {}

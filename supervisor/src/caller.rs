@@ -1,0 +1,60 @@
+//! Who asks: the house, what this connection may see, and where answers go. Every handler is given one.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{house::House, outbox::Outbox, registry::Access};
+
+/// What every handler is given: the house, what this connection may see, and its outbox.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    house: Arc<House>,
+    access: Mutex<Access>,
+    outbox: Outbox,
+}
+
+impl Caller {
+    pub(crate) fn new(house: Arc<House>, outbox: Outbox) -> Self {
+        house.registry.connection_came();
+        Self {
+            inner: Arc::new(Inner {
+                house,
+                access: Mutex::default(),
+                outbox,
+            }),
+        }
+    }
+
+    /// The connection is gone.
+    pub(crate) fn leave(&self) {
+        self.inner.house.registry.connection_went(&self.access());
+    }
+
+    pub(crate) fn house(&self) -> &Arc<House> {
+        &self.inner.house
+    }
+
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.inner.outbox
+    }
+
+    /// A copy of what this connection may see now.
+    pub(crate) fn access(&self) -> Access {
+        self.lock().clone()
+    }
+
+    /// Changes what this connection may see; for the two ordered methods alone.
+    pub(crate) fn change_access<T>(&self, change: impl FnOnce(&mut Access) -> T) -> T {
+        change(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Access> {
+        self.inner
+            .access
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
