@@ -30,7 +30,10 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 fn product_code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-    code.lines().filter(|l| !l.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect()
+    code.lines()
+        .filter(|l| !l.trim_start().starts_with("//"))
+        .map(|l| format!("{l}\n"))
+        .collect()
 }
 
 /// Top-level modules of a crate and the modules that each of them names.
@@ -42,7 +45,11 @@ fn module_graph(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
     for path in sources(source) {
         let inside = path.strip_prefix(source).unwrap();
         let first = inside.components().next().unwrap();
-        let module = first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned();
+        let module = first
+            .as_os_str()
+            .to_string_lossy()
+            .trim_end_matches(".rs")
+            .to_owned();
         if matches!(module.as_str(), "lib" | "main" | "bin") {
             continue;
         }
@@ -50,7 +57,11 @@ fn module_graph(source: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let uses = graph.entry(module.clone()).or_default();
         uses.extend(named.captures_iter(&code).map(|c| c[1].to_owned()));
         for group in grouped.captures_iter(&code) {
-            uses.extend(first_of_group.captures_iter(&group[1]).map(|c| c[1].to_owned()));
+            uses.extend(
+                first_of_group
+                    .captures_iter(&group[1])
+                    .map(|c| c[1].to_owned()),
+            );
         }
         uses.remove(&module);
     }
@@ -85,7 +96,9 @@ fn find_cycle(graph: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>>
         None
     }
     let mut done = BTreeSet::new();
-    graph.keys().find_map(|m| visit(m, graph, &mut Vec::new(), &mut done))
+    graph
+        .keys()
+        .find_map(|m| visit(m, graph, &mut Vec::new(), &mut done))
 }
 
 #[test]
@@ -105,19 +118,32 @@ fn the_search_for_cycles_finds_one() {
         ("b".to_owned(), edge(&["c"])),
         ("c".to_owned(), edge(&["b"])),
     ]);
-    assert_eq!(find_cycle(&graph), Some(vec!["b".into(), "c".into(), "b".into()]));
+    assert_eq!(
+        find_cycle(&graph),
+        Some(vec!["b".into(), "c".into(), "b".into()])
+    );
 }
 
 #[test]
 fn every_method_is_in_the_client_and_in_a_test() {
     let text = |folder: &str| -> String {
-        sources(&root().join(folder)).iter().map(|p| fs::read_to_string(p).unwrap()).collect()
+        sources(&root().join(folder))
+            .iter()
+            .map(|p| fs::read_to_string(p).unwrap())
+            .collect()
     };
     let (client, tests) = (text("client/src"), text("tests/tests") + &text("tests/src"));
     for entry in ostler_proto::methods::TABLE {
-        let family: String =
-            entry.name.split('/').map(|w| w[..1].to_uppercase() + &w[1..]).collect::<String>();
-        assert!(client.contains(&family), "no client code uses {} ({family})", entry.name);
+        let family: String = entry
+            .name
+            .split('/')
+            .map(|w| w[..1].to_uppercase() + &w[1..])
+            .collect::<String>();
+        assert!(
+            client.contains(&family),
+            "no client code uses {} ({family})",
+            entry.name
+        );
         let tested = tests.contains(&family) || tests.contains(entry.name);
         assert!(tested, "no test uses {}", entry.name);
     }
@@ -155,7 +181,11 @@ fn product_code_does_not_unwrap() {
             }
         }
     }
-    assert!(found.is_empty(), "unwrap in product code:\n{}", found.join("\n"));
+    assert!(
+        found.is_empty(),
+        "unwrap in product code:\n{}",
+        found.join("\n")
+    );
 }
 
 #[test]
@@ -169,11 +199,22 @@ fn commands_in_the_readme_exist() {
         let own = line.split(" -- ").next().unwrap_or_default();
         let own = own.split('#').next().unwrap_or_default();
         let words: Vec<&str> = own.split_whitespace().collect();
-        let help = std::process::Command::new(&binary).args([words[0], "--help"]).output().unwrap();
-        assert!(help.status.success(), "README: ostler {} is no command", words[0]);
+        let help = std::process::Command::new(binary)
+            .args([words[0], "--help"])
+            .output()
+            .unwrap();
+        assert!(
+            help.status.success(),
+            "README: ostler {} is no command",
+            words[0]
+        );
         let help = String::from_utf8(help.stdout).unwrap();
         for flag in words.iter().filter(|w| w.starts_with('-')) {
-            assert!(help.contains(flag), "README: ostler {} knows no {flag}", words[0]);
+            assert!(
+                help.contains(flag),
+                "README: ostler {} knows no {flag}",
+                words[0]
+            );
         }
         seen += 1;
     }

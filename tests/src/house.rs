@@ -1,0 +1,406 @@
+//! One hermetic house for one test.
+//!
+//! ```text
+//!   BASE/h   OSTLER_DIR: socket, locks, log, key, artifacts      BASE/f   files of the test
+//! ```
+//!
+//! `close` is the second half of every test: it ends the house in the ordinary way and looks for what is left.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ostler::{Client, Endpoint, Mode, Options};
+use ostler_proto::address::{DIR_VARIABLE, Folders, STEADY_VARIABLE};
+use ostler_proto::methods::{Info, Nothing, OpenSession, SupervisorInfo};
+use tempfile::TempDir;
+
+use crate::process::{Marks, Process, describe};
+use crate::{Desk, Wire, ostler, within};
+
+/// A whole test, its house's end excluded.
+const LONGEST: Duration = Duration::from_secs(240);
+/// An orderly end: one grace, the forced end, and a busy machine.
+const END: Duration = Duration::from_secs(20);
+
+/// A house and the files of its test.
+pub struct House {
+    base: TempDir,
+    folders: Folders,
+    marks: Marks,
+    keeper: Mutex<Option<Child>>,
+}
+
+/// Runs a test in a house that is up.
+///
+/// # Panics
+/// The test failed, or something is left after it.
+pub fn in_house(test: impl AsyncFnOnce(&House)) {
+    run(async |house| {
+        house.start();
+        test(house).await;
+    });
+}
+
+/// Runs a test in a house in which nothing has been started.
+///
+/// # Panics
+/// The test failed, or something is left after it.
+pub fn in_empty_house(test: impl AsyncFnOnce(&House)) {
+    run(test);
+}
+
+fn run(test: impl AsyncFnOnce(&House)) {
+    let house = House::build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    let all = async { within(LONGEST, "the end of the test", test(&house)).await };
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(all)));
+    // Closes every socket of the test: a client that stays would only make the end slower.
+    runtime.shutdown_background();
+    let outcome =
+        outcome.and_then(|()| std::panic::catch_unwind(AssertUnwindSafe(|| house.close())));
+    if let Err(failure) = outcome {
+        eprintln!("--- daemon.log\n{}---", house.log());
+        house.raze();
+        std::panic::resume_unwind(failure);
+    }
+}
+
+impl House {
+    fn build() -> Self {
+        // Not the system's folder for temporary files: its path may be too long for a socket.
+        let base = tempfile::Builder::new()
+            .prefix("o")
+            .tempdir_in("/tmp")
+            .expect("a temporary folder can be made");
+        let dir = base.path().join("h");
+        for folder in [&dir, &base.path().join("f")] {
+            let mut builder = fs::DirBuilder::new();
+            builder.mode(0o700).create(folder).expect("it can be made");
+        }
+        Self {
+            folders: Folders::moved(&dir),
+            marks: Marks::of(&dir),
+            keeper: Mutex::new(None),
+            base,
+        }
+    }
+
+    /// The `OSTLER_DIR` of the house.
+    pub fn dir(&self) -> &Path {
+        &self.folders.run
+    }
+
+    /// Where everything of the house is.
+    pub fn folders(&self) -> &Folders {
+        &self.folders
+    }
+
+    /// A path for a file of the test; nothing of the house looks there.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.base.path().join("f").join(name)
+    }
+
+    /// The same as text, for arguments.
+    pub fn path(&self, name: &str) -> String {
+        self.file(name).display().to_string()
+    }
+
+    /// Makes a FIFO among the files of the test and returns its path: puppets `await` it, [`House::open`] lets
+    /// them go on.
+    ///
+    /// # Panics
+    /// It cannot be made.
+    pub fn fifo(&self, name: &str) -> String {
+        let path = self.path(name);
+        let c = std::ffi::CString::new(path.clone()).expect("a path has no NUL");
+        // SAFETY: the path is a valid C string.
+        let made = unsafe { libc::mkfifo(c.as_ptr(), 0o600) };
+        assert_eq!(made, 0, "{path}: {}", std::io::Error::last_os_error());
+        path
+    }
+
+    /// Lets everybody go on who awaits the FIFO; waits until somebody does.
+    ///
+    /// # Panics
+    /// Nobody comes.
+    pub async fn open(&self, fifo: &str) {
+        let path = fifo.to_owned();
+        let opened = tokio::task::spawn_blocking(move || {
+            let file = fs::OpenOptions::new().write(true).open(path);
+            file.map(drop)
+        });
+        let opened = within(crate::PATIENCE, "a reader of the FIFO", opened).await;
+        opened
+            .expect("opening does not panic")
+            .expect("it is there");
+    }
+
+    /// A command of the binary under test in this house, with a plain environment.
+    pub fn ostler(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(ostler());
+        command
+            .args(args)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.base.path().join("f"))
+            .env(DIR_VARIABLE, self.dir())
+            .env(STEADY_VARIABLE, "1")
+            .current_dir(self.base.path().join("f"));
+        command
+    }
+
+    /// Starts the daemon and waits until it says that it is ready.
+    ///
+    /// # Panics
+    /// It says anything else.
+    pub fn start(&self) {
+        let said = self.try_start();
+        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+    }
+
+    /// Starts the daemon and returns its first line.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    pub fn try_start(&self) -> String {
+        self.spawn(&[])
+    }
+
+    /// Starts it with more variables.
+    ///
+    /// # Panics
+    /// It is not ready.
+    pub fn start_with(&self, variables: &[(&str, &str)]) {
+        let said = self.spawn(variables);
+        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+    }
+
+    fn spawn(&self, variables: &[(&str, &str)]) -> String {
+        let words = fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(self.file("daemon.err"))
+            .expect("a file can be made");
+        let mut command = self.ostler(&["daemon", "run"]);
+        command
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(words)
+            // A Ctrl-C at the test's terminal must not be what ends the house.
+            .process_group(0);
+        let mut keeper = command.spawn().expect("ostler can be executed");
+        let mut said = String::new();
+        let out = keeper.stdout.take().expect("it was piped");
+        BufReader::new(out)
+            .read_line(&mut said)
+            .expect("the daemon speaks text");
+        let mut held = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut former) = held.replace(keeper) {
+            let _ = former.wait();
+        }
+        said
+    }
+
+    /// Options of a client that shows the owner key.
+    ///
+    /// # Panics
+    /// The path is too long for a socket.
+    pub fn options(&self, mode: Mode) -> Options {
+        let endpoint = Endpoint::at(self.dir()).expect("the path is short");
+        let mut options = Options::new(endpoint, mode);
+        options.program = Some(ostler().to_path_buf());
+        options.owner = true;
+        options
+    }
+
+    /// A client with a session named `x` that may have many commands.
+    pub fn desk(&self) -> Desk {
+        self.desk_of(OpenSession {
+            id: Some("x".into()),
+            commands: Some(10_000),
+            ..OpenSession::default()
+        })
+    }
+
+    /// A client with this session.
+    pub fn desk_of(&self, session: OpenSession) -> Desk {
+        let mut options = self.options(Mode::Use);
+        options.session = Some(session);
+        Desk::new(Client::new(options))
+    }
+
+    /// A client without a session.
+    pub fn desk_without_session(&self) -> Desk {
+        Desk::new(Client::new(self.options(Mode::Use)))
+    }
+
+    /// A raw connection.
+    ///
+    /// # Panics
+    /// Nobody listens.
+    pub async fn wire(&self) -> Wire {
+        Wire::connect(&self.folders.socket()).await
+    }
+
+    /// What the supervisor says of itself.
+    ///
+    /// # Panics
+    /// It does not answer.
+    pub async fn info(&self) -> Info {
+        let desk = self.desk_without_session();
+        desk.must::<SupervisorInfo>(Nothing {}).await
+    }
+
+    /// Kills the supervisor as `kill -9` does and waits until a new one answers. Returns the new generation.
+    ///
+    /// # Panics
+    /// No new one comes, or it is the same.
+    pub async fn kill_supervisor(&self) -> u64 {
+        let before = self.info().await.hello;
+        let process = Process::of(before.pid).expect("it has just answered");
+        process.signal(libc::SIGKILL);
+        process.gone().await;
+        let after = self.info().await.hello;
+        assert_eq!(
+            after.generation,
+            before.generation + 1,
+            "one new supervisor"
+        );
+        assert_eq!(after.keeper_pid, before.keeper_pid, "the same keeper");
+        after.generation
+    }
+
+    /// The keeper as the lock file names it, if it lives.
+    pub fn keeper(&self) -> Option<Process> {
+        let text = fs::read_to_string(self.folders.house_lock()).ok()?;
+        let line: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
+        let pid = u32::try_from(line["pid"].as_u64()?).ok()?;
+        let process = Process::of(pid)?;
+        self.marks.living().contains(&pid).then_some(process)
+    }
+
+    /// How its processes are recognised.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// The supervisor's log, and what the keeper said on its standard error.
+    pub fn log(&self) -> String {
+        let log = fs::read_to_string(self.folders.log()).unwrap_or_default();
+        let said = fs::read_to_string(self.file("daemon.err")).unwrap_or_default();
+        log + &said
+    }
+
+    /// Ends the house in the ordinary way and looks for what is left.
+    ///
+    /// # Panics
+    /// It does not end, or something is left.
+    pub fn close(&self) {
+        if let Some(keeper) = self.keeper() {
+            keeper.signal(libc::SIGTERM);
+            assert!(keeper.gone_within(END), "TERM did not end the keeper");
+        }
+        self.reap();
+        self.assert_nothing_is_left();
+    }
+
+    /// The user who keeps it.
+    pub fn uid(&self) -> u32 {
+        // SAFETY: geteuid has no precondition.
+        unsafe { libc::geteuid() }
+    }
+
+    /// Collects the keeper's own exit, if it was our child and is over.
+    pub fn reap(&self) {
+        let mut held = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut keeper) = held.take() {
+            let _ = keeper.wait();
+        }
+    }
+
+    /// What must be true of a house that has ended.
+    ///
+    /// # Panics
+    /// It is not.
+    pub fn assert_nothing_is_left(&self) {
+        let left = self.marks.living();
+        let lines: Vec<String> = left.iter().map(|pid| describe(*pid)).collect();
+        assert!(left.is_empty(), "processes are left:\n{}", lines.join("\n"));
+        let socket = self.folders.socket();
+        assert!(!socket.exists(), "{} is left", socket.display());
+        let artifacts = files_below(&self.folders.artifacts());
+        assert!(artifacts.is_empty(), "artifacts are left: {artifacts:?}");
+    }
+
+    /// Kills everything of the house, after a test that has failed anyway.
+    fn raze(&self) {
+        for _ in 0..50 {
+            let left: Vec<Process> = self
+                .marks
+                .living()
+                .into_iter()
+                .filter_map(Process::of)
+                .collect();
+            if left.is_empty() {
+                break;
+            }
+            for process in &left {
+                process.signal(libc::SIGKILL);
+            }
+            for process in &left {
+                process.gone_within(Duration::from_secs(1));
+            }
+        }
+        self.reap();
+    }
+}
+
+/// Every file below a folder.
+pub fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for path in entries.flatten().map(|e| e.path()) {
+        if path.is_dir() {
+            found.extend(files_below(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Runs the test of this name again as an ordinary user if this is the superuser. `true`: go on, this is one.
+///
+/// # Panics
+/// It failed there.
+pub fn as_ordinary_user(test: &str) -> bool {
+    /// Nobody, everywhere.
+    const NOBODY: u32 = 65_534;
+    // SAFETY: geteuid has no precondition.
+    if unsafe { libc::geteuid() } != 0 {
+        return true;
+    }
+    let own = std::env::current_exe().expect("a running program has a path");
+    let status = Command::new(own)
+        .args(["--exact", test, "--nocapture"])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .status()
+        .expect("the suite can be executed by everybody");
+    assert!(status.success(), "it failed as an ordinary user");
+    false
+}

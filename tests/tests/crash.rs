@@ -1,0 +1,395 @@
+//! Promise: the supervisor may be killed at any moment, and no byte, no exit code and no promise is lost.
+
+use ostler_proto::job::{Outcome, Row, State, Stream};
+use ostler_proto::methods::{
+    JobRun, JobStart, JobStop, Nothing, OutputPolicy, Run, SessionList, Start, Stdin, Stop,
+};
+use ostler_tests::process::{self, Process};
+use ostler_tests::{
+    Desk, House, PATIENCE, in_empty_house, in_house, pattern, puppet, rounds, script, within,
+};
+
+/// 016.
+#[test]
+fn jobs_notice_nothing_of_a_new_supervisor_and_are_listed_as_before() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let mut before = Vec::new();
+        for n in 0..3 {
+            let start = Start {
+                name: Some(format!("job{n}")),
+                ..script("say ready , sleep")
+            };
+            before.push(desk.ready(start).await.id);
+        }
+        let ended = desk.run(script("say out , sayerr err , exit 5")).await;
+        let rows = desk.list().await;
+        house.kill_supervisor().await;
+        let again = desk.list().await;
+        assert_eq!(again, rows);
+        assert_eq!(desk.get(&ended.row.id).await, ended);
+        let next = desk.start(script("sleep")).await;
+        assert_eq!(next.id, "t5", "ids go on");
+        for id in before {
+            assert_eq!(
+                desk.stop(&id, 3000).await.row.outcome,
+                Some(Outcome::Stopped)
+            );
+        }
+    });
+}
+
+/// DESIGN.md section 2: kills under load, some of them before the new supervisor has answered anybody.
+#[test]
+fn forty_printing_jobs_lose_no_byte_and_no_exit_code_over_many_kills() {
+    in_house(async |house| {
+        kills_under_load(house, rounds("OSTLER_KILLS", 10)).await;
+    });
+}
+
+async fn kills_under_load(house: &House, kills: usize) {
+    let desk = house.desk();
+    let over = house.path("over");
+    let mut jobs = Vec::new();
+    for n in 0..40 {
+        // Pieces that never fall on a border of anything.
+        let steps = format!("until {over} {} 3 , exit {n}", 4099 + n);
+        jobs.push((n, desk.start(script(&steps)).await.id));
+    }
+    for kill in 0..kills {
+        let generation = house.kill_supervisor().await;
+        if kill % 3 == 2 {
+            kill_before_it_answers(house, generation).await;
+        }
+    }
+    std::fs::write(&over, "").unwrap();
+    for (n, id) in jobs {
+        let row = desk.wait(&id).await;
+        assert_eq!(
+            (row.outcome, row.exit_code),
+            (Some(Outcome::Exited), Some(n)),
+            "{id}"
+        );
+        assert_eq!(row.output.lost, 0, "{row:?}");
+        assert_whole(&desk, &row).await;
+    }
+}
+
+/// Kills the supervisor, and the next one as soon as there is one.
+async fn kill_before_it_answers(house: &House, generation: u64) {
+    let old = house.info().await.hello;
+    Process::of(old.pid).unwrap().signal(libc::SIGKILL);
+    let next = async {
+        loop {
+            let fresh = supervisors(house).into_iter().find(|pid| *pid != old.pid);
+            match fresh.and_then(Process::of) {
+                Some(process) => return process,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let next = within(PATIENCE, "the next supervisor", next).await;
+    next.signal(libc::SIGKILL);
+    let now = house.info().await.hello;
+    assert!(now.generation > generation && now.keeper_pid == old.keeper_pid);
+}
+
+/// Children of the keeper that carry the cookie of the house itself.
+fn supervisors(house: &House) -> Vec<u32> {
+    let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
+    let keeper = house.keeper().expect("the keeper lives").pid;
+    let all = house.marks().living().into_iter();
+    all.filter(|p| {
+        house.marks().job_of(*p) == Some(house_job) && process::parent(*p) == Some(keeper)
+    })
+    .collect()
+}
+
+/// All of stdout is the pattern, and stderr says how long it should be.
+async fn assert_whole(desk: &Desk, row: &Row) {
+    let said = desk.stream(&row.id, Stream::Stderr).await;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let wanted = said
+        .trim()
+        .strip_prefix("total ")
+        .and_then(|n| n.parse::<u64>().ok());
+    let all = desk.stream(&row.id, Stream::Stdout).await;
+    assert_eq!(pattern::first_difference(0, &all), None, "{}", row.id);
+    assert_eq!(
+        Some(all.len() as u64),
+        wanted,
+        "bytes of {}, which said {said}",
+        row.id
+    );
+}
+
+/// The same without root, in a process of its own.
+#[test]
+fn an_ordinary_user_loses_nothing_either() {
+    if !ostler_tests::house::as_ordinary_user("an_ordinary_user_loses_nothing_either") {
+        return;
+    }
+    in_house(async |house| {
+        kills_under_load(house, rounds("OSTLER_KILLS", 10).div_ceil(4)).await;
+        let desk = house.desk();
+        let hostile =
+            "orphan [ ignore TERM , orphan [ ignore TERM , say ready , sleep ] , sleep ] , exit 0";
+        let row = desk.ready(script(hostile)).await;
+        house.kill_supervisor().await;
+        let receipt = desk.stop(&row.id, 100).await;
+        assert_eq!(
+            (receipt.row.tree.left, receipt.survivors.len()),
+            (0, 0),
+            "{receipt:?}"
+        );
+    });
+}
+
+/// Jobs that end while nobody is there to see it.
+#[test]
+fn an_end_during_the_change_is_not_lost() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for round in 0..rounds("OSTLER_KILLS", 10) {
+            let fifo = house.fifo(&format!("go{round}"));
+            let mut ids = Vec::new();
+            for n in 0..10 {
+                ids.push((
+                    n,
+                    desk.start(script(&format!("await {fifo} , out 5000 , exit {n}")))
+                        .await
+                        .id,
+                ));
+            }
+            let pid = house.info().await.hello.pid;
+            let old = Process::of(pid).unwrap();
+            // A stopped supervisor sees nothing of the ends; then it is gone.
+            old.signal(libc::SIGSTOP);
+            house.open(&fifo).await;
+            old.signal(libc::SIGKILL);
+            for (n, id) in ids {
+                let row = desk.wait(&id).await;
+                assert_eq!(
+                    (row.exit_code, row.output.end),
+                    (Some(n), 5000),
+                    "round {round}"
+                );
+                desk.assert_pattern(&id, 5000).await;
+            }
+        }
+    });
+}
+
+/// A stop, a time limit and a session in progress go on under the next supervisor.
+#[test]
+fn what_was_in_progress_goes_on() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let stubborn = desk.ready(script("ignore TERM , say ready , sleep")).await;
+        let limited = Start {
+            timeout_ms: Some(1500),
+            grace_ms: Some(0),
+            ..script("sleep")
+        };
+        let limited = desk.start(limited).await;
+        let fed = Start {
+            stdin: Stdin::Open,
+            ..script("cat")
+        };
+        let fed = desk.start(fed).await;
+        let stop = Stop {
+            ids: vec![stubborn.id.clone()],
+            grace_ms: Some(1000),
+            wait: Some(false),
+            by: Some("user".into()),
+            reason: Some("why".into()),
+            ..Stop::default()
+        };
+        desk.must::<JobStop>(stop).await;
+        house.kill_supervisor().await;
+        let row = desk.over(&stubborn.id).await;
+        assert_eq!(row.outcome, Some(Outcome::Stopped));
+        let detail = row.outcome_detail.unwrap();
+        assert_eq!(
+            (detail.by.as_deref(), detail.reason.as_deref()),
+            (Some("user"), Some("why"))
+        );
+        let row = desk.wait(&limited.id).await;
+        assert_eq!(row.outcome, Some(Outcome::TimedOut));
+        use ostler_proto::methods::{JobWrite, Write};
+        let write = Write {
+            id: fed.id.clone(),
+            text: Some("still fed\n".into()),
+            eof: true,
+            ..Write::default()
+        };
+        desk.must::<JobWrite>(write).await;
+        assert_eq!(desk.wait(&fed.id).await.exit_code, Some(0));
+        assert_eq!(
+            desk.read(&fed.id, 0).await.text.as_deref(),
+            Some("still fed\n")
+        );
+    });
+}
+
+/// A crash of ours is no cancel of theirs: the run goes on and its client comes back by its key.
+#[test]
+fn a_run_survives_the_crash_and_its_stream_goes_on_at_its_cursor() {
+    in_house(async |house| {
+        use ostler::follow::Event;
+        let desk = house.desk();
+        let over = house.path("over");
+        let run = Run {
+            start: Start {
+                key: Some(ostler::fresh_key()),
+                ..script(&format!("until {over} 1000 1 , exit 4"))
+            },
+            collect: Some(false),
+            ..Run::default()
+        };
+        let mut stream = desk.client.stream::<JobRun>(run);
+        let (mut next, mut kills) = (0, 0);
+        let mut text = String::new();
+        let result = loop {
+            match within(PATIENCE, "the next page", stream.next())
+                .await
+                .unwrap()
+            {
+                Event::Started(_) => {}
+                Event::Page(page) => {
+                    assert_eq!((page.from, page.lost), (next, 0));
+                    next = page.next;
+                    text += &page.text.unwrap();
+                    if kills < 3 && next > 20_000 * (kills + 1) {
+                        kills += 1;
+                        house.kill_supervisor().await;
+                    } else if kills == 3 && next > 100_000 {
+                        std::fs::write(&over, "").unwrap();
+                    }
+                }
+                Event::End(result) => break result,
+            }
+        };
+        assert_eq!((result.row.exit_code, kills), (Some(4), 3));
+        let total = text.rfind("total ").expect("the total is said");
+        assert_eq!(
+            pattern::first_difference(0, &text.as_bytes()[..total]),
+            None
+        );
+    });
+}
+
+/// Sessions, their tokens and limits are what they were.
+#[test]
+fn sessions_and_their_tokens_outlive_a_crash() {
+    in_house(async |house| {
+        let mut wire = house.wire().await;
+        let open = serde_json::json!({ "id": "mine", "name": "m", "commands": 3 });
+        let opened = wire.call("session/open", open).await;
+        let token = opened["result"]["token"]
+            .as_str()
+            .expect("a token")
+            .to_owned();
+        let started = wire
+            .call(
+                "job/start",
+                serde_json::json!({ "args": [puppet(), "sleep"] }),
+            )
+            .await;
+        let process_id = started["result"]["processId"].clone();
+        house.kill_supervisor().await;
+        let mut wire = house.wire().await;
+        let without = wire
+            .call("session/open", serde_json::json!({ "id": "mine" }))
+            .await;
+        assert!(
+            without["error"]["code"].is_number(),
+            "attached without a token: {without}"
+        );
+        let attach = serde_json::json!({ "id": "mine", "token": token, "attachOnly": true });
+        let attached = wire.call("session/open", attach).await;
+        assert_eq!(attached["result"]["created"], false, "{attached}");
+        assert_eq!(attached["result"]["limits"]["commands"], 3);
+        let jobs = wire.call("job/list", serde_json::json!({})).await;
+        assert_eq!(jobs["result"]["jobs"][0]["processId"], process_id);
+        let table = house
+            .desk_without_session()
+            .must::<SessionList>(Nothing {})
+            .await;
+        assert!(
+            table
+                .sessions
+                .iter()
+                .any(|s| s.session.id == "mine" && s.session.name == "m")
+        );
+    });
+}
+
+/// An output that nobody spills loses what leaves the ring, over a crash too by number.
+#[test]
+fn loss_is_stated_over_a_crash() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let over = house.path("over");
+        let start = Start {
+            output: OutputPolicy {
+                spill: Some(false),
+                ..OutputPolicy::default()
+            },
+            ..script(&format!("until {over} 100000 1 , exit 0"))
+        };
+        let row = desk.start(start).await;
+        let printed = |r: &ostler_proto::job::JobResult| r.row.output.end > 1_000_000;
+        desk.until(&row.id, "a megabyte", printed).await;
+        house.kill_supervisor().await;
+        std::fs::write(&over, "").unwrap();
+        let row = desk.wait(&row.id).await;
+        assert_eq!(row.output.start, row.output.lost, "{:?}", row.output);
+        let (page, bytes) = desk.read_raw(&row.id, 0, 100_000).await;
+        assert_eq!((page.from, page.lost), (row.output.lost, row.output.lost));
+        assert_eq!(pattern::first_difference(page.from, &bytes), None);
+    });
+}
+
+/// A supervisor that keeps crashing ends the house: better none than one that hides what happened.
+#[test]
+fn the_sixth_crash_in_a_row_ends_the_house_and_all_in_it() {
+    in_empty_house(async |house| {
+        house.start_with(&[("OSTLER_STEADY_MS", "600000")]);
+        let desk = house.desk();
+        desk.ready(script("orphan [ ignore TERM , say ready , sleep ] , sleep"))
+            .await;
+        let keeper = house.keeper().expect("the keeper lives");
+        for _ in 0..5 {
+            house.kill_supervisor().await;
+        }
+        let pid = house.info().await.hello.pid;
+        Process::of(pid).unwrap().signal(libc::SIGKILL);
+        keeper.gone().await;
+        house.reap();
+        house.assert_nothing_is_left();
+    });
+}
+
+/// Neither process keeps a descriptor of what a former supervisor had open.
+#[test]
+fn crashes_leak_no_descriptors() {
+    in_house(async |house| {
+        let desk = house.desk();
+        desk.start(script("sleep")).await;
+        house.kill_supervisor().await;
+        let hello = house.info().await.hello;
+        let keeper = process::descriptors(hello.keeper_pid);
+        let supervisor = process::descriptors(hello.pid);
+        for _ in 0..5 {
+            house.kill_supervisor().await;
+        }
+        let hello = house.info().await.hello;
+        assert_eq!(process::descriptors(hello.keeper_pid), keeper);
+        let now = process::descriptors(hello.pid);
+        assert!(now <= supervisor + 1, "{supervisor} became {now}");
+        assert!(process::zombies_of(hello.keeper_pid).is_empty());
+        let state = desk.must::<JobStart>(script("sleep")).await.state;
+        assert_eq!(state, State::Running);
+    });
+}

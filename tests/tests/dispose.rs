@@ -1,0 +1,416 @@
+//! Promise: when the house ends, however it ends, no process, socket or artifact of it stays.
+
+use std::time::{Duration, Instant};
+
+use ostler::{Client, Error, Mode, Unavailable};
+use ostler_proto::job::{Outcome, State};
+use ostler_proto::limits::RING;
+use ostler_proto::methods::{
+    JobRead, JobStart, Nothing, OpenSession, Read, StopSupervisor, SupervisorInfo, SupervisorStop,
+};
+use ostler_proto::refusal::RefusalKind;
+use ostler_tests::process::{self, Process};
+use ostler_tests::{
+    Desk, House, PATIENCE, command, in_empty_house, in_house, puppet, script, within,
+};
+
+/// One tree of each kind that other tools leave alive.
+async fn hostile_trees(desk: &Desk) {
+    for steps in [
+        "ignore TERM , ignore HUP , ignore INT , say ready , sleep",
+        "orphan [ ignore TERM , say ready , sleep ] , exit 0",
+        "orphan [ orphan [ ignore TERM , null 1 , null 2 , sleep ] , say ready , sleep ] , sleep",
+        "fork [ fork [ raise STOP , sleep ] , say ready , sleep ] , sleep",
+        "out 600000 , say , say ready , sleep",
+        "leavemain , say ready , sleep",
+    ] {
+        let row = desk.start(script(steps)).await;
+        desk.said(&row.id, "^ready$").await;
+    }
+    let bare = [
+        "env",
+        "-i",
+        "setsid",
+        puppet(),
+        "orphan",
+        "[",
+        "ignore",
+        "TERM",
+        ",",
+        "say",
+        "ready",
+        ",",
+        "sleep",
+        "]",
+    ];
+    let row = desk.start(command(bare)).await;
+    desk.said(&row.id, "^ready$").await;
+    let row = desk.start(script("renew 3 , say ready , exit 0")).await;
+    desk.wait(&row.id).await;
+}
+
+/// G1, G8.
+#[test]
+fn a_stop_of_the_supervisor_is_answered_when_every_job_is_gone() {
+    in_house(async |house| {
+        let desk = house.desk();
+        hostile_trees(&desk).await;
+        let keeper = house.keeper().expect("the keeper lives");
+        let summary = desk
+            .must::<SupervisorStop>(StopSupervisor {
+                grace_ms: Some(200),
+            })
+            .await;
+        let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
+        let left: Vec<_> = house.marks().living();
+        let jobs: Vec<_> = left
+            .iter()
+            .filter(|p| house.marks().job_of(**p) != Some(house_job))
+            .collect();
+        let lines: Vec<_> = jobs.iter().map(|p| process::describe(**p)).collect();
+        assert!(jobs.is_empty(), "answered while these live: {lines:#?}");
+        assert!(summary.jobs.len() >= 7, "{}", summary.jobs.len());
+        assert!(summary.jobs.iter().all(|r| r.survivors.is_empty()));
+        drop(desk);
+        keeper.gone().await;
+        house.reap();
+        house.assert_nothing_is_left();
+    });
+}
+
+/// G3.
+#[test]
+fn terminate_interrupt_and_hangup_end_everything_in_order() {
+    in_empty_house(async |house| {
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            for to_keeper in [true, false] {
+                house.start();
+                let desk = house.desk();
+                hostile_trees(&desk).await;
+                let keeper = house.keeper().expect("the keeper lives");
+                if to_keeper {
+                    keeper.signal(signal);
+                } else {
+                    let pid = house.info().await.hello.pid;
+                    Process::of(pid).unwrap().signal(signal);
+                }
+                drop(desk);
+                keeper.gone().await;
+                house.reap();
+                house.assert_nothing_is_left();
+            }
+        }
+    });
+}
+
+/// The keeper is killed: the supervisor ends everything it knows and itself.
+#[test]
+fn a_killed_keeper_leaves_nothing() {
+    in_house(async |house| {
+        let desk = house.desk();
+        hostile_trees(&desk).await;
+        let hello = house.info().await.hello;
+        let supervisor = Process::of(hello.pid).unwrap();
+        Process::of(hello.keeper_pid).unwrap().signal(libc::SIGKILL);
+        supervisor.gone().await;
+        house.reap();
+        house.assert_nothing_is_left();
+        // The next one starts at once.
+        house.start();
+        assert!(house.desk().list().await.is_empty());
+    });
+}
+
+/// Both are killed together: the next start ends the survivors before it answers.
+#[test]
+fn the_next_start_ends_what_two_killed_processes_left() {
+    in_house(async |house| {
+        let desk = house.desk();
+        hostile_trees(&desk).await;
+        kill_both(house).await;
+        assert!(
+            !house.marks().living().is_empty(),
+            "somebody survives, else this proves nothing"
+        );
+        house.start();
+        let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
+        let left: Vec<_> = house.marks().living();
+        let jobs: Vec<_> = left
+            .iter()
+            .filter(|p| house.marks().job_of(**p) != Some(house_job))
+            .collect();
+        assert!(jobs.is_empty(), "{jobs:?} live beside the new house");
+        assert!(house.desk().list().await.is_empty());
+        let artifacts = ostler_tests::house::files_below(&house.folders().artifacts());
+        assert!(artifacts.is_empty(), "{artifacts:?}");
+    });
+}
+
+async fn kill_both(house: &House) {
+    let hello = house.info().await.hello;
+    let supervisor = Process::of(hello.pid).unwrap();
+    let keeper = Process::of(hello.keeper_pid).unwrap();
+    // Stopped first, so that neither sees the other's end.
+    supervisor.signal(libc::SIGSTOP);
+    keeper.signal(libc::SIGSTOP);
+    supervisor.signal(libc::SIGKILL);
+    keeper.signal(libc::SIGKILL);
+    supervisor.gone().await;
+    keeper.gone().await;
+    house.reap();
+}
+
+/// G9.
+#[test]
+fn a_client_that_leaves_ends_nothing_and_comes_back_to_its_cursor() {
+    in_house(async |house| {
+        let fifo = house.fifo("go");
+        let desk = house.desk();
+        let row = desk
+            .ready(script(&format!(
+                "say ready , await {fifo} , say after , sleep"
+            )))
+            .await;
+        drop(desk);
+        house.open(&fifo).await;
+        let desk = house.desk();
+        let read = Read {
+            id: row.id.clone(),
+            since: Some(6),
+            wait_ms: Some(10_000),
+            ..Read::default()
+        };
+        assert_eq!(
+            desk.must::<JobRead>(read).await.text.as_deref(),
+            Some("after\n")
+        );
+        assert_eq!(desk.get(&row.id).await.row.state, State::Running);
+    });
+}
+
+/// G11, 106: the loser says so in one calm line, and the house that is there does not notice.
+#[test]
+fn a_second_daemon_on_the_same_place_is_refused() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk.start(script("sleep")).await;
+        let output = house.ostler(&["daemon", "run"]).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{words}");
+        assert!(
+            !words.contains("panicked") && !words.trim().is_empty(),
+            "{words}"
+        );
+        assert_eq!(desk.get(&row.id).await.row.state, State::Running);
+        assert_eq!(house.info().await.hello.generation, 1);
+    });
+}
+
+/// G11: a socket that nobody listens on any more is no house.
+#[test]
+fn a_stale_socket_is_taken_over() {
+    in_house(async |house| {
+        let before = house.info().await.hello;
+        kill_both(house).await;
+        assert!(
+            house.folders().socket().exists(),
+            "it is stale, else this proves nothing"
+        );
+        house.start();
+        assert_ne!(house.info().await.hello.keeper_pid, before.keeper_pid);
+    });
+}
+
+/// 104, 116: a cleaner took the socket, or everything.
+#[test]
+fn a_deleted_socket_is_bound_again_and_no_second_house_begins() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk.start(script("sleep")).await;
+        let before = house.info().await.hello;
+        std::fs::remove_file(house.folders().socket()).unwrap();
+        let client = Client::new(house.options(Mode::Start));
+        let after = within(PATIENCE, "an answer", client.hello())
+            .await
+            .expect("the same house answers");
+        assert_eq!(
+            (after.keeper_pid, after.generation),
+            (before.keeper_pid, before.generation)
+        );
+        assert_eq!(desk.get(&row.id).await.row.state, State::Running);
+        assert!(house.folders().socket().exists());
+    });
+}
+
+/// 104: files are caches, the socket answers first.
+#[test]
+fn deleted_lock_files_do_not_make_a_second_house() {
+    in_house(async |house| {
+        let before = house.info().await.hello;
+        let lock = std::fs::read(house.folders().house_lock()).unwrap();
+        std::fs::remove_file(house.folders().house_lock()).unwrap();
+        let _ = std::fs::remove_file(house.folders().start_lock());
+        let client = Client::new(house.options(Mode::Start));
+        let after = within(PATIENCE, "an answer", client.hello()).await.unwrap();
+        assert_eq!(after.keeper_pid, before.keeper_pid);
+        // For the end of the test, which finds the keeper by it.
+        std::fs::write(house.folders().house_lock(), lock).unwrap();
+    });
+}
+
+/// 127: a long sleep of everything is not idleness and not a crash.
+#[test]
+fn a_house_that_was_stopped_as_a_whole_goes_on() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk.start(script("sleep")).await;
+        let hello = house.info().await.hello;
+        let both = [hello.keeper_pid, hello.pid].map(|pid| Process::of(pid).unwrap());
+        both.iter().for_each(|p| p.signal(libc::SIGSTOP));
+        let asked = tokio::time::timeout(
+            Duration::from_millis(300),
+            desk.client.call::<SupervisorInfo>(Nothing {}),
+        );
+        assert!(asked.await.is_err(), "a stopped supervisor answered");
+        both.iter().rev().for_each(|p| p.signal(libc::SIGCONT));
+        assert_eq!(house.info().await.hello.generation, hello.generation);
+        assert_eq!(desk.get(&row.id).await.row.state, State::Running);
+    });
+}
+
+/// 107: the reason of a start that fails reaches the client that asked for it.
+#[test]
+fn a_start_that_fails_says_why_to_its_client() {
+    in_empty_house(async |house| {
+        std::fs::create_dir(house.folders().house_lock()).unwrap();
+        let client = Client::new(house.options(Mode::Start));
+        let error = within(PATIENCE, "an answer", client.hello())
+            .await
+            .expect_err("there is no house");
+        let Error::Unavailable(why) = &error else {
+            panic!("{error:?}")
+        };
+        assert!(
+            matches!(
+                &**why,
+                Unavailable::Failed { .. } | Unavailable::Lock { .. }
+            ),
+            "{why:?}"
+        );
+        assert!(
+            error.to_string().to_lowercase().contains("is a directory"),
+            "{error}"
+        );
+        std::fs::remove_dir(house.folders().house_lock()).unwrap();
+        within(PATIENCE, "an answer", client.hello())
+            .await
+            .expect("now it starts");
+    });
+}
+
+/// Without a house nothing but a start makes one.
+#[test]
+fn a_client_that_only_looks_starts_nothing() {
+    in_empty_house(async |house| {
+        for mode in [Mode::Use, Mode::Look] {
+            let client = Client::new(house.options(mode));
+            let error = within(PATIENCE, "an answer", client.hello())
+                .await
+                .expect_err("nobody is there");
+            let Error::Unavailable(why) = &error else {
+                panic!("{error:?}")
+            };
+            assert!(matches!(**why, Unavailable::NotRunning), "{why:?}");
+        }
+        assert!(house.marks().living().is_empty());
+    });
+}
+
+/// What is written to disk is for its owner alone.
+#[test]
+fn key_socket_and_log_are_private() {
+    in_house(async |house| {
+        use std::os::unix::fs::MetadataExt;
+        let desk = house.desk();
+        desk.run(script(&format!("out {}", 2 * RING))).await;
+        let folders = house.folders();
+        for path in [
+            folders.owner_key(),
+            folders.socket(),
+            folders.log(),
+            folders.house_lock(),
+            folders.start_lock(),
+        ] {
+            let Ok(meta) = std::fs::metadata(&path) else {
+                continue;
+            };
+            assert_eq!(
+                meta.mode() & 0o077,
+                0,
+                "{} has mode {:o}",
+                path.display(),
+                meta.mode()
+            );
+        }
+        assert_eq!(
+            std::fs::metadata(folders.artifacts()).unwrap().mode() & 0o777,
+            0o700
+        );
+        let key = std::fs::read_to_string(folders.owner_key()).unwrap();
+        assert_eq!(key.trim().len(), 64);
+        assert!(!house.log().contains(key.trim()));
+    });
+}
+
+/// New work is refused while the house leaves, and old questions are still answered.
+#[test]
+fn nothing_new_is_taken_while_everything_is_being_stopped() {
+    in_house(async |house| {
+        let desk = house.desk();
+        desk.ready(script("ignore TERM , say ready , sleep")).await;
+        let stopping = house.desk_without_session();
+        let stop = tokio::spawn(async move {
+            stopping
+                .must::<SupervisorStop>(StopSupervisor {
+                    grace_ms: Some(1500),
+                })
+                .await
+        });
+        desk.until("t1", "the stop", |r| r.row.state == State::Stopping)
+            .await;
+        let refusal = desk.refused::<JobStart>(script("sleep")).await;
+        assert_eq!(refusal.kind, RefusalKind::Leaving);
+        let summary = stop.await.unwrap();
+        assert_eq!(summary.jobs[0].row.outcome, Some(Outcome::Stopped));
+    });
+}
+
+/// A lease ends its session's jobs when the last client has been gone for its time, and not before.
+#[test]
+fn a_lease_ends_the_jobs_of_a_session_whose_clients_are_gone() {
+    in_house(async |house| {
+        let watcher = house.desk();
+        let leased = house.desk_of(OpenSession {
+            id: Some("leased".into()),
+            lease_ms: Some(300),
+            ..OpenSession::default()
+        });
+        let row = leased.start(script("sleep")).await;
+        let begun = Instant::now();
+        assert_eq!(
+            watcher.wait_ms(&row.process_id, 600).await.row.state,
+            State::Running,
+            "a client is there"
+        );
+        drop(leased);
+        let ended = watcher.wait(&row.process_id).await;
+        assert_eq!(ended.outcome, Some(Outcome::Stopped));
+        assert_eq!(ended.outcome_detail.unwrap().by.as_deref(), Some("lease"));
+        assert!(
+            begun.elapsed() >= Duration::from_millis(900),
+            "{:?}",
+            begun.elapsed()
+        );
+    });
+}

@@ -1,0 +1,151 @@
+//! Promise: a thousand jobs are a thousand rows; nothing grows that does not shrink again.
+
+use std::time::{Duration, Instant};
+
+use ostler_proto::job::{Outcome, State};
+use ostler_proto::methods::{JobStop, Stop};
+use ostler_tests::{Desk, PATIENCE, command, in_house, process, rounds, script, within};
+
+/// Starts `n` jobs, 50 at a time, and returns their ids.
+async fn start_many(desk: &Desk, n: usize, steps: &str) -> Vec<String> {
+    let mut ids = Vec::new();
+    while ids.len() < n {
+        let batch: Vec<_> = (ids.len()..n.min(ids.len() + 50))
+            .map(|_| {
+                let (desk, start) = (desk.clone(), script(steps));
+                tokio::spawn(async move { desk.start(start).await.id })
+            })
+            .collect();
+        for one in batch {
+            ids.push(one.await.unwrap());
+        }
+    }
+    ids
+}
+
+#[test]
+fn a_thousand_jobs_live_at_once_and_end_together() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let n = rounds("OSTLER_JOBS", 1000);
+        let hello = house.info().await.hello;
+        let before = [
+            process::descriptors(hello.keeper_pid),
+            process::descriptors(hello.pid),
+        ];
+        let ids = start_many(&desk, n, "say up , sleep").await;
+        let rows = desk.list().await;
+        assert_eq!(rows.iter().filter(|r| r.state == State::Running).count(), n);
+        let mut took: Vec<Duration> = Vec::new();
+        for _ in 0..5 {
+            let begun = Instant::now();
+            desk.list().await;
+            took.push(begun.elapsed());
+        }
+        took.sort();
+        assert!(
+            took[2] < Duration::from_millis(500),
+            "a list took {:?}",
+            took[2]
+        );
+        for id in [&ids[0], &ids[n / 2], &ids[n - 1]] {
+            desk.said(id, "^up$").await;
+        }
+        house.kill_supervisor().await;
+        let rows = desk.list().await;
+        assert_eq!(
+            rows.iter().filter(|r| r.state == State::Running).count(),
+            n,
+            "after a crash"
+        );
+        let stop = Stop {
+            all: true,
+            force: true,
+            ..Stop::default()
+        };
+        let summary = desk.must::<JobStop>(stop).await;
+        assert_eq!(summary.jobs.len(), n);
+        assert!(
+            summary
+                .jobs
+                .iter()
+                .all(|r| r.row.outcome == Some(Outcome::Stopped) && r.row.tree.left == 0)
+        );
+        assert_eq!(house.marks().living().len(), 2, "keeper and supervisor");
+        let pid = house.info().await.hello.pid;
+        let after = [
+            process::descriptors(hello.keeper_pid),
+            process::descriptors(pid),
+        ];
+        assert!(
+            after[0] <= before[0] + 4 && after[1] <= before[1] + 8,
+            "{before:?} became {after:?}"
+        );
+    });
+}
+
+/// D18, 023.
+#[test]
+fn a_thousand_short_jobs_leave_no_zombie_and_no_descriptor() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for _ in 0..20 {
+            desk.run(command(["true"])).await;
+        }
+        let hello = house.info().await.hello;
+        let count = || {
+            [
+                process::descriptors(hello.keeper_pid),
+                process::descriptors(hello.pid),
+            ]
+        };
+        let before = count();
+        let n = rounds("OSTLER_JOBS", 1000);
+        let mut done = 0;
+        while done < n {
+            let batch: Vec<_> = (0..50)
+                .map(|k| {
+                    let desk = desk.clone();
+                    let line = format!("exit {k}");
+                    tokio::spawn(async move {
+                        desk.run(command(["sh", "-c", &line])).await.row.exit_code
+                    })
+                })
+                .collect();
+            for (k, one) in batch.into_iter().enumerate() {
+                assert_eq!(one.await.unwrap(), Some(k as i32));
+                done += 1;
+            }
+        }
+        let settled = async {
+            while count() > before || !process::zombies_of(hello.keeper_pid).is_empty() {
+                desk.list().await;
+            }
+        };
+        within(PATIENCE, "the end of every zombie and descriptor", settled).await;
+        assert!(process::zombies_of(hello.pid).is_empty());
+    });
+}
+
+/// 055: memory follows what is kept, not what has been.
+#[test]
+fn memory_does_not_grow_with_the_number_of_jobs_that_have_been() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let pid = house.info().await.hello.pid;
+        let round = async || {
+            for _ in 0..300 {
+                desk.run(script("out 1000")).await;
+            }
+            process::resident(pid)
+        };
+        round().await;
+        let before = round().await;
+        let after = round().await;
+        assert!(after < before + (4 << 20), "{before} became {after}");
+        assert!(
+            desk.list().await.len() <= 200,
+            "at most 200 finished jobs are kept"
+        );
+    });
+}

@@ -1,0 +1,107 @@
+//! Promise (097): however many clients come at once to an empty place, one house begins and all are served.
+
+use std::sync::{Arc, Barrier};
+
+use ostler::{Client, Mode, Options};
+use ostler_proto::methods::HelloAnswer;
+use ostler_supervisor::tree::cookie::HOUSE_JOB;
+use ostler_tests::process::{self, Process};
+use ostler_tests::{House, in_empty_house, rounds};
+
+/// Twenty clients, each on a thread and a runtime of its own, let loose at the same moment.
+fn twenty_at_once(house: &House) -> Vec<HelloAnswer> {
+    let gate = Arc::new(Barrier::new(20));
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let (gate, options) = (Arc::clone(&gate), house.options(Mode::Start));
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                gate.wait();
+                runtime.unwrap().block_on(hello(options))
+            })
+        })
+        .collect();
+    clients
+        .into_iter()
+        .map(|c| c.join().expect("every client is served"))
+        .collect()
+}
+
+async fn hello(options: Options) -> HelloAnswer {
+    let answer = Client::new(options).hello().await;
+    answer.unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn assert_one_house(house: &House, answers: &[HelloAnswer]) {
+    let first = &answers[0];
+    for answer in answers {
+        assert_eq!(
+            (answer.keeper_pid, answer.pid),
+            (first.keeper_pid, first.pid)
+        );
+    }
+    let mut both: Vec<u32> = house.marks().living();
+    both.retain(|pid| house.marks().job_of(*pid) == Some(HOUSE_JOB));
+    let mut wanted = vec![first.keeper_pid, first.pid];
+    wanted.sort_unstable();
+    both.sort_unstable();
+    let known = wanted.iter().map(|pid| process::describe(*pid));
+    let known = known.collect::<Vec<_>>().join("\n");
+    assert_eq!(both, wanted, "one keeper and one supervisor\n{known}");
+}
+
+/// A house that has been told to end, or whose keeper has been killed.
+struct Former {
+    keeper: Process,
+    supervisor: Process,
+}
+
+/// After a clean slate, after a killed keeper, after both were killed: round and round.
+#[test]
+fn twenty_clients_on_an_empty_house_make_one_supervisor() {
+    in_empty_house(async |house| {
+        let mut former: Option<Former> = None;
+        for round in 0..rounds("OSTLER_RACES", 25) {
+            let mut answers = twenty_at_once(house);
+            if let Some(former) = former.take() {
+                // A house that is about to end may still have answered; nobody is hurt by that.
+                answers.retain(|a| a.keeper_pid != former.keeper.pid);
+                former.keeper.gone().await;
+                former.supervisor.gone().await;
+            }
+            if answers.is_empty() {
+                continue;
+            }
+            assert_one_house(house, &answers);
+            let ended = end(&answers[0], round % 3);
+            // The clients of the next round come while this one still leaves.
+            if round % 2 == 0 {
+                ended.keeper.gone().await;
+                ended.supervisor.gone().await;
+            } else {
+                former = Some(ended);
+            }
+        }
+        assert!(
+            !house.log().contains("panicked"),
+            "106: the losers are calm"
+        );
+    });
+}
+
+fn end(hello: &HelloAnswer, how: usize) -> Former {
+    let supervisor = Process::of(hello.pid).expect("it has just answered");
+    let keeper = Process::of(hello.keeper_pid).expect("it has just answered");
+    match how {
+        0 => keeper.signal(libc::SIGKILL),
+        1 => {
+            supervisor.signal(libc::SIGSTOP);
+            keeper.signal(libc::SIGKILL);
+            supervisor.signal(libc::SIGKILL);
+        }
+        _ => keeper.signal(libc::SIGTERM),
+    }
+    Former { keeper, supervisor }
+}
