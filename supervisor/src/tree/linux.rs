@@ -13,6 +13,7 @@ mod sockets;
 mod urgency;
 mod wake;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -75,13 +76,17 @@ pub fn house_is_alive(instance: u32, except: &[u32]) -> io::Result<Option<u32>> 
 /// Returns the numbers of all processes that can be seen, in ascending order as a rule.
 ///
 /// A `/proc` of another process namespace is refused: its numbers would mean other processes here.
+///
+/// The list is taken whole before anybody is looked at. Read and looked at by turns, a pass was once seconds
+/// long: the kernel lists in ascending order, and chains gave out new numbers as fast as it came along.
 pub(super) fn pids() -> io::Result<impl Iterator<Item = u32>> {
     let own = fs::read_link("/proc/self")?;
     if own.as_os_str().as_encoded_bytes() != process::id().to_string().as_bytes() {
         return Err(io::Error::other("/proc shows another process namespace"));
     }
     let entries = fs::read_dir("/proc")?;
-    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(pids.collect::<Vec<u32>>().into_iter())
 }
 
 /// Finds members. Keeps nothing between scans on the cookie rung; on the links rung it remembers whom it has
@@ -138,7 +143,13 @@ impl Scanner {
         let mut leaders = index.leaders.clone();
         let spared = Spared::now();
         let before = chase.then(frontier::newest).flatten();
-        for pid in pids()? {
+        let mut pids: Vec<u32> = pids()?.collect();
+        if let Some(newest) = before {
+            // The youngest first, they have the least time; above the newest are the oldest, from the last
+            // time around.
+            pids.sort_unstable_by_key(|pid| Reverse((*pid <= newest, *pid)));
+        }
+        for pid in pids {
             let Some(job) = self.consider(pid, &index, &spared, visit)? else {
                 continue;
             };

@@ -9,15 +9,15 @@
 //!
 //! Chains in which each process forks its successor and dies within 0.3 ms need more: the leader's group is
 //! stopped and killed as a whole, a look goes on after its pass over `/proc` with the numbers given out since
-//! then, and while a kill is on the thread runs before ordinary ones where it may. Each of the three alone was
-//! not enough for every case: chains outside the group, a pass that is always one link behind, a thread that
-//! gets a twentieth of a core.
+//! then, and while a kill is on the thread runs before ordinary ones where it may. Measured with 40 chains on two
+//! cores beside four busy loops: 4 to 9 looks, mostly under 0.1 s, the worst 0.6 s. Any one of the three may be
+//! missing; without the second and third, single looks took ten seconds, since the corpses filled the table.
 //!
 //! What remains: on the links rung, and where `/proc` does not tell the newest number, chains outside the
-//! leader's group are met by passes alone, as they are in the group before Linux 6.9. Without the right to run
-//! first, an ordinary user's look needs a stretch of a core as long as a pass, which a fair scheduler gives it
-//! sooner or later. A kill that found nothing to hold by its overtime says that it could not look, never that
-//! nobody is left.
+//! leader's group are met by passes alone; before Linux 6.9 the group cannot be signalled as a whole. A look is
+//! as long as the table: where the keeper does not get to reap, thousands of corpses lie in it, and an ordinary
+//! user's thread among a hundred busy ones may need longer than the deadline. A kill that found nothing to hold
+//! by the end of its overtime says that it could not look, never that nobody is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
