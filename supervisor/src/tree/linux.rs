@@ -5,22 +5,32 @@
 //! signals anything by number, and never touches process 0, 1, itself or its parent.
 
 mod facts;
+mod frontier;
+mod group;
 mod handle;
 mod links;
 mod sockets;
+mod urgency;
 mod wake;
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{fs, io, process};
 
 use super::{Found, Proof, Rung, Target, cookie};
 pub(super) use facts::state;
 pub use facts::{cookie_of, describe, program, start_time};
+pub(super) use group::Group;
 pub(super) use handle::{Opened, Process, Waited};
 pub(super) use sockets::{listening, sockets_of};
+pub(super) use urgency::Urgency;
 pub(super) use wake::Wake;
+
+/// How long one look runs after newborn processes. Strangers that fork all the time must not hold it up.
+const CHASE: Duration = Duration::from_millis(5);
 
 /// Returns the job of `instance` whose cookie process `pid` carries, [`cookie::HOUSE_JOB`] for a keeper or
 /// supervisor, nothing for a stranger or a process that is gone. Works on zombies.
@@ -66,13 +76,17 @@ pub fn house_is_alive(instance: u32, except: &[u32]) -> io::Result<Option<u32>> 
 /// Returns the numbers of all processes that can be seen, in ascending order as a rule.
 ///
 /// A `/proc` of another process namespace is refused: its numbers would mean other processes here.
+///
+/// The list is taken whole before anybody is looked at. Read and looked at by turns, a pass was once seconds
+/// long: the kernel lists in ascending order, and chains gave out new numbers as fast as it came along.
 pub(super) fn pids() -> io::Result<impl Iterator<Item = u32>> {
     let own = fs::read_link("/proc/self")?;
     if own.as_os_str().as_encoded_bytes() != process::id().to_string().as_bytes() {
         return Err(io::Error::other("/proc shows another process namespace"));
     }
     let entries = fs::read_dir("/proc")?;
-    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(pids.collect::<Vec<u32>>().into_iter())
 }
 
 /// Finds members. Keeps nothing between scans on the cookie rung; on the links rung it remembers whom it has
@@ -95,15 +109,18 @@ impl Scanner {
     /// Looks at every process once and tells `visit` of each member, with the index of its target. A process
     /// is acted on inside the call, right after it was recognised: later it may be somebody else.
     ///
+    /// With `chase` it then goes after newborn processes, so that one may be told of twice.
+    ///
     /// # Errors
     /// `/proc` cannot be read, or no descriptor is left. What was visited until then stands.
     pub(super) fn scan(
         &mut self,
         targets: &[Arc<Target>],
+        chase: bool,
         visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<()> {
         match self.rung {
-            Rung::Cookie => self.scan_cookies(targets, visit),
+            Rung::Cookie => self.scan_cookies(targets, chase, visit),
             Rung::Links => self.scan_links(targets, visit),
         }
     }
@@ -119,22 +136,23 @@ impl Scanner {
     fn scan_cookies(
         &self,
         targets: &[Arc<Target>],
+        chase: bool,
         visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<()> {
         let index = Index::new(targets);
         let mut leaders = index.leaders.clone();
         let spared = Spared::now();
-        for pid in pids()? {
-            let Some(job) = job_of(pid, self.instance) else {
+        let before = chase.then(frontier::newest).flatten();
+        let mut pids: Vec<u32> = pids()?.collect();
+        if let Some(newest) = before {
+            // The youngest first, they have the least time; above the newest are the oldest, from the last
+            // time around.
+            pids.sort_unstable_by_key(|pid| Reverse((*pid <= newest, *pid)));
+        }
+        for pid in pids {
+            let Some(job) = self.consider(pid, &index, &spared, visit)? else {
                 continue;
             };
-            if spared.holds(pid) || job == cookie::HOUSE_JOB || !index.wants(job, pid) {
-                continue;
-            }
-            let opened = self.reopen(pid, Proof::Cookie(job))?;
-            for target in index.of(job, pid) {
-                tell(&opened, pid, target, visit);
-            }
             if let Some((_, targets)) = leaders.get_mut(&pid) {
                 targets.retain(|target| !index.of(job, pid).any(|told| told == *target));
             }
@@ -149,6 +167,52 @@ impl Scanner {
                 targets
                     .iter()
                     .for_each(|target| visit(*target, Found::Live(process)));
+            }
+        }
+        match before {
+            Some(before) => self.chase(before, &index, &spared, visit),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells of one process, if it belongs to a target; returns its job then.
+    fn consider(
+        &self,
+        pid: u32,
+        index: &Index<'_>,
+        spared: &Spared,
+        visit: &mut dyn FnMut(usize, Found<'_>),
+    ) -> io::Result<Option<u64>> {
+        let Some(job) = job_of(pid, self.instance) else {
+            return Ok(None);
+        };
+        if spared.holds(pid) || job == cookie::HOUSE_JOB || !index.wants(job, pid) {
+            return Ok(None);
+        }
+        let opened = self.reopen(pid, Proof::Cookie(job))?;
+        for target in index.of(job, pid) {
+            tell(&opened, pid, target, visit);
+        }
+        Ok(Some(job))
+    }
+
+    /// Goes after those that were born since number `from` was the newest: a directory pass sees only what was
+    /// there when it came by, and a chain is always one link further. Over when nobody is born any more.
+    fn chase(
+        &self,
+        mut from: u32,
+        index: &Index<'_>,
+        spared: &Spared,
+        visit: &mut dyn FnMut(usize, Found<'_>),
+    ) -> io::Result<()> {
+        let until = Instant::now() + CHASE;
+        while let Some(newest) = frontier::newest().filter(|newest| *newest != from) {
+            for pid in frontier::since(from, newest) {
+                self.consider(pid, index, spared, visit)?;
+            }
+            from = newest;
+            if Instant::now() >= until {
+                break;
             }
         }
         Ok(())

@@ -115,6 +115,28 @@ impl Process {
     }
 }
 
+/// Never made: nobody is signalled here.
+pub(super) enum Group {}
+
+impl Group {
+    pub(super) fn of(_leader: u32, _start: u64) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn send(&self, _signal: i32) {
+        match *self {}
+    }
+}
+
+/// Nothing is chased here, so nobody is in a hurry.
+pub(super) struct Urgency;
+
+impl Urgency {
+    pub(super) fn new() -> Self {
+        Self
+    }
+}
+
 /// Nobody waits for a death here, so nobody is woken.
 pub(super) struct Wake;
 
@@ -139,6 +161,7 @@ impl Scanner {
     pub(super) fn scan(
         &mut self,
         _targets: &[Arc<Target>],
+        _chase: bool,
         _visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<()> {
         Err(not_yet())

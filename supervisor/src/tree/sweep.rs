@@ -6,6 +6,18 @@
 //! A kill goes in rounds: stop whatever is found and look again until nothing new turns up, kill all that was
 //! found, sleep until it is dead, look again; over when two looks in a row see nobody. Killing without stopping
 //! first loses against a program that forks and dies: it was once chased for 10,000 scans.
+//!
+//! Chains in which each process forks its successor and dies within 0.3 ms need more: the leader's group is
+//! stopped and killed as a whole, a look goes on after its pass over `/proc` with the numbers given out since
+//! then, and while a kill is on the thread runs before ordinary ones where it may. Measured with 40 chains on two
+//! cores beside four busy loops: 4 to 9 looks, mostly under 0.1 s, the worst 0.6 s. Any one of the three may be
+//! missing; without the second and third, single looks took ten seconds, since the corpses filled the table.
+//!
+//! What remains: on the links rung, and where `/proc` does not tell the newest number, chains outside the
+//! leader's group are met by passes alone; before Linux 6.9 the group cannot be signalled as a whole. A look is
+//! as long as the table: where the keeper does not get to reap, thousands of corpses lie in it, and an ordinary
+//! user's thread among a hundred busy ones may need longer than the deadline. A kill that found nothing to hold
+//! by the end of its overtime says that it could not look, never that nobody is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,7 +29,7 @@ use ostler_proto::job::Survivor;
 use ostler_proto::limits::FORCE_WAIT;
 use tokio::sync::oneshot;
 
-use super::platform::{self, Opened, Process, Scanner, Waited, Wake};
+use super::platform::{self, Group, Opened, Process, Scanner, Urgency, Waited, Wake};
 use super::{Found, Mark, Proof, Rung, Target};
 
 /// Looks that may bring new processes before the kill begins anyway: somebody who forks faster than we stop
@@ -27,6 +39,11 @@ const FREEZES: u32 = 8;
 const EMPTY_LOOKS: u32 = 2;
 /// First and longest sleep between two looks at what does not die.
 const PATIENCE: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(100)];
+/// What was struck gets so long to die before it is called a survivor: on a busy machine the kernel needs time
+/// to run it once more.
+const REACTION: Duration = Duration::from_millis(250);
+/// How far past its deadline a kill may go for the sake of [`REACTION`], or because links still turn up.
+const OVERTIME: Duration = Duration::from_millis(1_000);
 
 /// What became of a tree that was to be ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +112,8 @@ impl Trees {
         self.query(mark, vec![Signal::Number(signo)]).await
     }
 
-    /// Ends the tree and answers when nobody is left, or after [`FORCE_WAIT`] with those that remain.
+    /// Ends the tree and answers when nobody is left, or after [`FORCE_WAIT`] with those that remain; up to a
+    /// second later while the tree still changes.
     pub async fn kill(&self, mark: Mark) -> Killed {
         self.end(Target::Job(mark)).await
     }
@@ -112,6 +130,7 @@ impl Trees {
         self.shared.ask(Ask::Query(Query {
             target: Arc::new(Target::Job(mark)),
             signals,
+            met: BTreeSet::new(),
             hit: Vec::new(),
             reply,
         }));
@@ -186,7 +205,13 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
+        let mut urgency = None;
         while let Some(mut queries) = self.take() {
+            // Only a kill is in a hurry; whoever merely asks waits for his turn.
+            urgency = match self.kills.is_empty() {
+                true => None,
+                false => urgency.or_else(|| Some(Urgency::new())),
+            };
             let fault = self.look(&mut queries).err();
             if let Some(error) = &fault {
                 self.kills.iter_mut().for_each(|kill| kill.blinded(error));
@@ -235,6 +260,7 @@ impl Worker {
         self.shared.scans.fetch_add(1, Ordering::Relaxed);
         scanner.scan(
             &targets,
+            !kills.is_empty(),
             &mut |at, found| match at.checked_sub(kills.len()) {
                 None => kills[at].found(&found),
                 Some(at) => queries[at].found(&found),
@@ -272,7 +298,8 @@ impl Worker {
             false => (self.patience * 2).min(PATIENCE[1]),
         };
         let deadlines = self.kills.iter().map(|kill| kill.deadline);
-        let until = deadlines.fold(now + self.patience, Instant::min);
+        let ahead = deadlines.filter(|deadline| *deadline > now);
+        let until = ahead.fold(now + self.patience, Instant::min);
         self.sleep(&struck, until);
     }
 
@@ -358,6 +385,8 @@ impl Signal {
 struct Query {
     target: Arc<Target>,
     signals: Vec<Signal>,
+    /// Nobody is signalled twice, though a look may tell of a newborn twice.
+    met: BTreeSet<u32>,
     hit: Vec<u32>,
     reply: oneshot::Sender<Vec<u32>>,
 }
@@ -367,6 +396,9 @@ impl Query {
         let Found::Live(process) = found else {
             return;
         };
+        if !self.met.insert(process.pid()) {
+            return;
+        }
         let mut reached = true;
         for signal in &self.signals {
             reached &= process.send(signal.number()).is_ok();
@@ -399,7 +431,8 @@ struct Kill {
     fresh: bool,
     freezes: u32,
     empties: u32,
-    struck: bool,
+    /// When each of those that are here was struck first.
+    struck: BTreeMap<u32, Instant>,
     denied: BTreeSet<u32>,
     fault: Option<String>,
 }
@@ -416,13 +449,17 @@ impl Kill {
             fresh: false,
             freezes: 0,
             empties: 0,
-            struck: false,
+            struck: BTreeMap::new(),
             denied: BTreeSet::new(),
             fault: None,
         }
     }
 
     fn look_again(&mut self) {
+        // Before the first look, and while somebody turns up: what came into the group since then runs.
+        if self.fresh || self.seen.is_empty() {
+            self.send_group(Signal::Freeze);
+        }
         self.here.clear();
         self.fresh = false;
         self.fault = None;
@@ -454,21 +491,35 @@ impl Kill {
         }
     }
 
+    /// Signals the leader's group as a whole, if there is one that is the job's alone.
+    fn send_group(&self, signal: Signal) {
+        let Target::Job(mark) = &*self.target else {
+            return;
+        };
+        let group = mark.leader.and_then(|(pid, start)| Group::of(pid, start));
+        if let Some(group) = group {
+            group.send(signal.number());
+        }
+    }
+
     fn next(&mut self, blind: bool, now: Instant) -> Step {
         let late = now >= self.deadline;
+        let very_late = now >= self.deadline + OVERTIME;
         if blind {
             return if late { Step::Over } else { Step::Strike };
         }
         if self.here.is_empty() {
             self.empties = if self.fresh { 0 } else { self.empties + 1 };
-            if late && self.fresh {
+            if very_late && self.fresh {
                 self.fault = Some("its processes die before they can be stopped".to_owned());
             }
-            let over = self.empties >= EMPTY_LOOKS || late;
+            let over = self.empties >= EMPTY_LOOKS || very_late;
             return if over { Step::Over } else { Step::Look };
         }
         self.empties = 0;
-        if late && self.struck {
+        let here = &self.here;
+        self.struck.retain(|pid, _| here.contains_key(pid));
+        if very_late || late && self.resist(now) {
             return Step::Over;
         }
         if self.fresh && self.freezes < FREEZES && !late {
@@ -479,12 +530,21 @@ impl Kill {
         Step::Strike
     }
 
+    /// Tells whether all that are here had their blow and the time to die of it, or may not be struck.
+    fn resist(&self, now: Instant) -> bool {
+        let struck = |pid| self.struck.get(pid).is_some_and(|at| now >= *at + REACTION);
+        self.here
+            .keys()
+            .all(|pid| self.denied.contains(pid) || struck(pid))
+    }
+
     fn strike(&mut self, scanner: &Scanner) {
-        self.struck = true;
+        self.send_group(Signal::Kill);
         for (pid, proof) in self.here.clone() {
             if let Ok(Opened::Live(process)) = scanner.reopen(pid, proof) {
                 self.send(&process, Signal::Kill);
             }
+            self.struck.entry(pid).or_insert_with(Instant::now);
         }
     }
 
@@ -492,6 +552,8 @@ impl Kill {
         let Some(reply) = self.reply.take() else {
             return;
         };
+        // Nobody in there may be left standing still, and nobody joins a group that is empty.
+        self.send_group(Signal::Kill);
         let mut killed = match &self.fault {
             Some(fault) => blind(&self.target, fault),
             None => Killed::default(),

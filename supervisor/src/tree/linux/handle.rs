@@ -108,7 +108,7 @@ impl Process {
 }
 
 /// Opens a process by number; nothing when there is none.
-fn open_pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
+pub(super) fn open_pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
     let Ok(number) = libc::pid_t::try_from(pid) else {
         return Ok(None);
     };
@@ -121,8 +121,8 @@ fn open_pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
-        // EINVAL: the number is now a thread's or not positive, so no process has it.
-        Some(libc::ESRCH | libc::EINVAL) => Ok(None),
+        // EINVAL, or ENOENT from newer kernels: a thread's number, or one that only names a group or session.
+        Some(libc::ESRCH | libc::EINVAL | libc::ENOENT) => Ok(None),
         _ => Err(error),
     }
 }
