@@ -33,7 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::frames::Decoder;
-use crate::start::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// Pages of one stream that may wait for the program. One page has at most 64 KiB of output. When they are not
 /// taken, the whole connection stops reading: memory stays bounded and the supervisor keeps a cursor.

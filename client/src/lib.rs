@@ -39,8 +39,10 @@ pub mod follow;
 mod frames;
 pub mod house;
 mod start;
+mod unavailable;
 
 pub use client::{Client, fresh_key};
 pub use connection::{Call, Connection, Error, Streaming};
 pub use endpoint::Endpoint;
-pub use start::{Link, Mode, Options, Unavailable, reach};
+pub use start::{Link, Mode, Options, reach};
+pub use unavailable::Unavailable;

@@ -30,7 +30,10 @@ impl Caller {
 
     /// The connection is gone.
     pub(crate) fn leave(&self) {
-        self.inner.house.registry.connection_went(&self.access());
+        let house = &self.inner.house;
+        for lease in house.registry.connection_went(&self.access()) {
+            house.run_lease(lease);
+        }
     }
 
     pub(crate) fn house(&self) -> &Arc<House> {

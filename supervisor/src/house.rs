@@ -1,6 +1,6 @@
 //! The house: what every connection and every method shares. It starts lives; it lives none.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use ostler_proto::{
     PROTOCOL, PROTOCOL_MIN, VERSION,
@@ -12,11 +12,11 @@ use ostler_proto::{
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    job::Job,
+    job::{Job, Who},
     keeper::wire::Facts,
     life::{self, Tools, plan},
     process::link::JobFds,
-    registry::Registry,
+    registry::{Lease, Registry},
     session::Permit,
 };
 
@@ -98,6 +98,17 @@ impl House {
         });
     }
 
+    /// Stops the jobs of a session when its lease is over and nobody came meanwhile. Records and artifacts stay.
+    pub(crate) fn run_lease(self: &Arc<Self>, lease: Lease) {
+        let house = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(lease.ms)).await;
+            for job in house.registry.abandoned(&lease) {
+                job.want_stop(job.spec.grace_ms, Who::asked("lease", None));
+            }
+        });
+    }
+
     fn shorten_ledger(&self) {
         let ledger = &self.registry.ledger;
         if !ledger.is_long() {
@@ -120,7 +131,7 @@ impl House {
         let mut jobs = self.registry.live();
         jobs.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
         for job in &jobs {
-            job.want_stop(grace_ms, crate::job::Who::asked(by, None));
+            job.want_stop(grace_ms, Who::asked(by, None));
         }
         for job in &jobs {
             settled(job).await;

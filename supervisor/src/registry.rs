@@ -45,6 +45,26 @@ pub(crate) struct Load {
     pub(crate) connections: u64,
 }
 
+/// A lease that runs.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    session: String,
+    pub(crate) ms: u64,
+    /// How often somebody had attached when it began: one more, and it is void.
+    attached: u64,
+}
+
+impl Lease {
+    fn of(session: &Session) -> Option<Self> {
+        let ms = session.record.lease_ms.filter(|_| session.clients == 0)?;
+        Some(Self {
+            session: session.record.session.id.clone(),
+            ms,
+            attached: session.attached,
+        })
+    }
+}
+
 /// A session that is being closed: its id, and what is in it, newest first.
 pub(crate) type Closing = (String, Vec<Arc<Job>>);
 
@@ -145,18 +165,40 @@ impl Registry {
         n
     }
 
-    pub(crate) fn connection_went(&self, access: &Access) {
+    /// Takes a connection off; returns the leases that begin to run.
+    pub(crate) fn connection_went(&self, access: &Access) -> Vec<Lease> {
+        let mut leases = Vec::new();
         let n = {
             let mut inner = self.lock();
             inner.connections -= 1;
             for id in &access.attached {
                 if let Some(session) = inner.sessions.get_mut(id) {
                     session.clients = session.clients.saturating_sub(1);
+                    leases.extend(Lease::of(session));
                 }
             }
             inner.connections
         };
         self.load.send_modify(|l| l.connections = n);
+        leases
+    }
+
+    /// Leases of sessions to which nobody is attached: after a restart they begin anew.
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        self.lock()
+            .sessions
+            .values()
+            .filter_map(Lease::of)
+            .collect()
+    }
+
+    /// What lives in a session to which nobody came since its lease began, newest first.
+    pub(crate) fn abandoned(&self, lease: &Lease) -> Vec<Arc<Job>> {
+        let inner = self.lock();
+        let session = inner.sessions.get(&lease.session);
+        let session = session.filter(|s| s.clients == 0 && s.attached == lease.attached);
+        let jobs = session.into_iter().flat_map(|s| s.jobs.values().rev());
+        jobs.filter(|j| j.is_live()).cloned().collect()
     }
 
     /// Refuses everything new from here on.
@@ -211,6 +253,7 @@ impl Registry {
             Budget::new(limits::SPILL_SESSION, Some(Arc::clone(&self.budget))),
         );
         session.clients = 1;
+        session.attached = 1;
         let opened = OpenedSession {
             session: session.record.session.clone(),
             token: Some(token),
@@ -248,7 +291,11 @@ impl Registry {
             ));
         }
         let limits = limits_of(ask, session.record.limits);
-        if limits != session.record.limits || (ask.root.is_some() && session.record.root.is_none())
+        let lease_changed = ask.lease_ms.is_some() && ask.lease_ms != session.record.lease_ms;
+        session.record.lease_ms = ask.lease_ms.or(session.record.lease_ms);
+        if lease_changed
+            || limits != session.record.limits
+            || (ask.root.is_some() && session.record.root.is_none())
         {
             session.record.limits = limits;
             session.record.root = session.record.root.take().or_else(|| ask.root.clone());
@@ -257,6 +304,7 @@ impl Registry {
         if !access.attached.iter().any(|a| a == id) {
             access.attached.push(id.into());
             session.clients += 1;
+            session.attached += 1;
         }
         Ok(OpenedSession {
             session: session.record.session.clone(),
@@ -264,6 +312,19 @@ impl Registry {
             created: false,
             limits,
         })
+    }
+
+    /// Folder of the project of the session that the asker means, if it has one.
+    pub(crate) fn root_of(&self, asked: Option<&str>, access: &Access) -> Option<PathBuf> {
+        let inner = self.lock();
+        let id = inner.pick(asked, access).ok()?;
+        inner
+            .sessions
+            .get(&id)?
+            .record
+            .root
+            .as_ref()
+            .map(PathBuf::from)
     }
 
     pub(crate) fn sessions(&self, access: &Access) -> Vec<SessionRow> {
@@ -882,6 +943,7 @@ fn check_open(ask: &OpenSession) -> Result<(), Refusal> {
             ));
         }
     }
+    crate::life::plan::within("leaseMs", ask.lease_ms, 1, limits::TIMEOUT_MAX)?;
     if ask
         .root
         .as_deref()

@@ -223,6 +223,9 @@ impl Restored {
             }
         }
         house.registry.restored(next_number);
+        for lease in house.registry.leases() {
+            house.run_lease(lease);
+        }
         if back > 0 {
             crate::log_line!("info", "went on with {back} jobs");
         }

@@ -56,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) tombstones: VecDeque<Tombstone>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) clients: u32,
+    /// How often somebody attached.
+    pub(crate) attached: u64,
     /// It is being closed: nothing new is taken.
     pub(crate) closing: bool,
     places: Arc<Places>,
@@ -97,6 +99,7 @@ impl Session {
             tombstones: VecDeque::new(),
             budget,
             clients: 0,
+            attached: 0,
             closing: false,
             places: Arc::default(),
         }

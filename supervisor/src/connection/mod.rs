@@ -10,9 +10,7 @@
 
 use std::{os::fd::AsFd, sync::Arc};
 
-use interprocess::{
-    local_socket::traits::StreamCommon as _, os::unix::uds_local_socket::tokio::Stream,
-};
+use interprocess::os::unix::uds_local_socket::tokio::Stream;
 use tokio::task::JoinSet;
 
 use self::{
@@ -111,8 +109,9 @@ impl Client {
 fn is_ours(stream: &Stream) -> bool {
     // SAFETY: geteuid has no precondition.
     let me = unsafe { libc::geteuid() };
-    match stream.peer_creds().map(|c| c.euid()) {
-        Ok(Some(uid)) if uid == me => true,
+    // Not by interprocess: it refuses a peer whose pid is not visible here, as that of a client outside a container.
+    match stream.inner().peer_cred().map(|c| c.uid()) {
+        Ok(uid) if uid == me => true,
         other => {
             crate::log_line!("warn", "a connection of another user was closed: {other:?}");
             false

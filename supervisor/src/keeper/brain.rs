@@ -246,7 +246,7 @@ impl Keeper {
     /// The next attempt: at once, after a wait, or never.
     fn start_later(&mut self, text: &str) {
         let next = self.brain.attempt + 1;
-        if next >= MOST_ATTEMPTS {
+        if next > MOST_ATTEMPTS {
             let reason = format!("{text}, {} times in a row", self.brain.attempt);
             self.finish = Some(Finish { reason });
         } else if next <= 2 {

@@ -221,7 +221,7 @@ impl Keeper {
     }
 
     /// Buries all ended strays by the list of children. With `count` it returns whose
-    /// the living ones are.
+    /// all of them are.
     fn bury_listed(&mut self, count: bool) -> Option<Vec<Owner>> {
         let children = self.house.children()?;
         let mut owners = Vec::new();
@@ -229,10 +229,13 @@ impl Keeper {
             if self.kept(pid) {
                 continue;
             }
+            // An ended one counts as well: what it forked with its last breath came up behind the list that is
+            // being read. Nobody else buries, so whoever was there when the reading began is seen.
+            if count {
+                owners.push(self.owner(pid));
+            }
             if let Ok(Some(_)) = kernel::wait(Whom::Pid(pid), true) {
                 self.bury(pid);
-            } else if count {
-                owners.push(self.owner(pid));
             }
         }
         Some(owners)

@@ -61,6 +61,12 @@ pub(crate) async fn live(
     living.job.publish(|s| s.over = true);
 }
 
+/// First pause between two counts of a tree whose members end all the time, and the longest one: a chain of processes
+/// that renew themselves must not keep a core busy with counting them.
+const COUNT_FIRST: Duration = Duration::from_millis(1);
+/// See [`COUNT_FIRST`].
+const COUNT_MOST: Duration = Duration::from_millis(200);
+
 /// What runs beside a life.
 enum Work {
     Signalled(Vec<u32>),
@@ -94,6 +100,8 @@ struct Living {
     /// Signals to the tree that are on their way.
     signalling: u32,
     counting: bool,
+    /// Pause before the next count; grows while each count is overtaken by another end.
+    pause: Duration,
     /// Something ended while a count was under way.
     count_again: bool,
     left: u32,
@@ -132,6 +140,7 @@ impl Living {
             caught_up: false,
             signalling: 0,
             counting: false,
+            pause: Duration::ZERO,
             count_again: false,
             left,
             spawn_error: None,
@@ -370,10 +379,14 @@ impl Living {
             Work::Counted(n) => {
                 self.counting = false;
                 self.left = n;
-                if n == 0 {
-                    self.pending.push_back(Event::TreeEmpty);
-                } else if std::mem::take(&mut self.count_again) {
+                // A count during which something ended may have missed what that one forked at last.
+                if std::mem::take(&mut self.count_again) {
+                    self.pause = (self.pause * 2).clamp(COUNT_FIRST, COUNT_MOST);
                     self.count();
+                } else if n == 0 {
+                    self.pending.push_back(Event::TreeEmpty);
+                } else {
+                    self.pause = Duration::ZERO;
                 }
                 if self.job.status().finished.is_some() {
                     self.job.publish(|s| s.left = n);
@@ -410,7 +423,11 @@ impl Living {
         }
         self.counting = true;
         let (trees, mark) = (self.tools.trees.clone(), self.mark());
+        let pause = self.pause;
         self.works.push(Box::pin(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
             Work::Counted(trees.members(mark).await.len() as u32)
         }));
     }

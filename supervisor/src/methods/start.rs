@@ -26,7 +26,10 @@ use crate::{
 pub(super) fn admit(caller: &Caller, start: Start, bound: bool) -> Result<Arc<Job>, Refusal> {
     let house = caller.house();
     let input = plan::input(&start.stdin)?;
-    let plan = plan::plan(start, bound, &house.home)?;
+    let root = house
+        .registry
+        .root_of(start.session.as_deref(), &caller.access());
+    let plan = plan::plan(start, bound, root.as_deref().unwrap_or(&house.home))?;
     match house.registry.admit(&plan, &caller.access())? {
         Admission::Known(job) => Ok(job),
         Admission::New(job, permit) => {

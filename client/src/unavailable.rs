@@ -1,0 +1,114 @@
+//! Why there is no supervisor to speak with, in words, with what to do next.
+
+use std::io;
+use std::path::PathBuf;
+
+use ostler_proto::{VERSION, limits};
+
+use crate::endpoint::BadFolder;
+
+/// Why there is no supervisor to speak with.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// None runs, and the caller does not start one.
+    #[error("no supervisor runs")]
+    NotRunning,
+    /// The socket's folder cannot be trusted.
+    #[error("{}{error}", if *starting { "the supervisor did not start: " } else { "" })]
+    Folder {
+        /// Why.
+        #[source]
+        error: BadFolder,
+        /// One was to be started there.
+        starting: bool,
+    },
+    /// The socket cannot be used; that does not mean that nobody listens.
+    #[error("cannot connect to {}: {error}", socket.display())]
+    Connect {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// A lock file cannot be used.
+    #[error("cannot lock {}: {error}", path.display())]
+    Lock {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// The program that would be the supervisor cannot be run.
+    #[error("cannot run {}: {error}", program.display())]
+    Program {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It was started and gave up.
+    #[error("the supervisor did not start: {reason}")]
+    Failed {
+        /// Its own words.
+        reason: String,
+        /// Where its log is.
+        log: PathBuf,
+    },
+    /// Somebody holds the lock, but nobody listens or answers.
+    #[error("the supervisor holds the lock but does not answer ({})", who(*pid, *stopped))]
+    Silent {
+        /// The keeper, if the lock file names it.
+        pid: Option<u32>,
+        /// It or the supervisor is stopped by somebody.
+        stopped: bool,
+        /// Where its log is.
+        log: PathBuf,
+    },
+    /// Another client has been starting one for too long.
+    #[error("another client has been starting the supervisor for {} s", limits::START_PATIENCE / 1000)]
+    Contended {
+        /// Where its log is.
+        log: PathBuf,
+    },
+    /// Every connection ended before the handshake was answered.
+    #[error("the supervisor closes every connection before it answers")]
+    Unsteady {
+        /// Where its log is.
+        log: PathBuf,
+    },
+    /// The two sides have no protocol in common.
+    #[error("supervisor {theirs} and this client {VERSION} have no protocol in common")]
+    TooOld {
+        /// Its version.
+        theirs: String,
+    },
+}
+
+fn who(pid: Option<u32>, stopped: bool) -> String {
+    match pid {
+        Some(pid) if stopped => format!("pid {pid}, stopped by a debugger?"),
+        Some(pid) => format!("pid {pid}"),
+        None => "its lock file names no process".into(),
+    }
+}
+
+impl Unavailable {
+    /// Returns what to do next, if anything can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotRunning => Some("ostler daemon start".into()),
+            Self::Folder { error, .. } => Some(error.hint()),
+            Self::Failed { log, .. }
+            | Self::Silent { log, .. }
+            | Self::Contended { log }
+            | Self::Unsteady { log } => Some(format!("log: {}", log.display())),
+            Self::TooOld { .. } => {
+                Some("stop it with its own version of ostler: ostler daemon stop".into())
+            }
+            Self::Connect { .. } | Self::Lock { .. } | Self::Program { .. } => None,
+        }
+    }
+}
