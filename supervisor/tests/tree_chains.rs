@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tree_house::{House, Job, living_of, set_cookie, state};
 
 /// Seconds after which a chain ends by itself: a test that fails must not eat the machine.
-const LIFE: i64 = 12;
+const LIFE: i64 = 60;
 
 /// Held while chains run: the promise is about forty, not about those of all tests at a time.
 static ALONE: Mutex<()> = Mutex::const_new(());
