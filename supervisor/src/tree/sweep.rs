@@ -10,14 +10,14 @@
 //! Chains in which each process forks its successor and dies within 0.3 ms need more: the leader's group is
 //! stopped and killed as a whole, a look goes on after its pass over `/proc` with the numbers given out since
 //! then, and while a kill is on the thread runs before ordinary ones where it may. Measured with 40 chains on two
-//! cores beside four busy loops: 4 to 9 looks, mostly under 0.1 s, the worst 0.6 s. Any one of the three may be
+//! cores beside two to four busy loops: 4 to 13 looks, mostly under 0.1 s, the worst 1.0 s. Any one of the three may be
 //! missing; without the second and third, single looks took ten seconds, since the corpses filled the table.
 //!
 //! What remains: on the links rung, and where `/proc` does not tell the newest number, chains outside the
 //! leader's group are met by passes alone; before Linux 6.9 the group cannot be signalled as a whole. A look is
 //! as long as the table: where the keeper does not get to reap, thousands of corpses lie in it, and an ordinary
 //! user's thread among a hundred busy ones may need longer than the deadline. A kill that found nothing to hold
-//! by the end of its overtime says that it could not look, never that nobody is left.
+//! in its last looks says that it could not look, never that nobody is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -42,8 +42,10 @@ const PATIENCE: [Duration; 2] = [Duration::from_millis(10), Duration::from_milli
 /// What was struck gets so long to die before it is called a survivor: on a busy machine the kernel needs time
 /// to run it once more.
 const REACTION: Duration = Duration::from_millis(250);
-/// How far past its deadline a kill may go for the sake of [`REACTION`], or because links still turn up.
-const OVERTIME: Duration = Duration::from_millis(1_000);
+/// Looks that a kill may still take past its deadline, for the sake of [`REACTION`] or because somebody new
+/// turns up. Counted, not timed: on a machine where one look takes seconds, nobody is to be called a survivor
+/// before he was struck.
+const LAST_LOOKS: u32 = 10;
 
 /// What became of a tree that was to be ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,8 +114,8 @@ impl Trees {
         self.query(mark, vec![Signal::Number(signo)]).await
     }
 
-    /// Ends the tree and answers when nobody is left, or after [`FORCE_WAIT`] with those that remain; up to a
-    /// second later while the tree still changes.
+    /// Ends the tree and answers when nobody is left, or after [`FORCE_WAIT`] with those that remain; a few
+    /// looks later while the tree still changes.
     pub async fn kill(&self, mark: Mark) -> Killed {
         self.end(Target::Job(mark)).await
     }
@@ -431,6 +433,7 @@ struct Kill {
     fresh: bool,
     freezes: u32,
     empties: u32,
+    late_looks: u32,
     /// When each of those that are here was struck first.
     struck: BTreeMap<u32, Instant>,
     denied: BTreeSet<u32>,
@@ -449,6 +452,7 @@ impl Kill {
             fresh: false,
             freezes: 0,
             empties: 0,
+            late_looks: 0,
             struck: BTreeMap::new(),
             denied: BTreeSet::new(),
             fault: None,
@@ -504,7 +508,8 @@ impl Kill {
 
     fn next(&mut self, blind: bool, now: Instant) -> Step {
         let late = now >= self.deadline;
-        let very_late = now >= self.deadline + OVERTIME;
+        self.late_looks += u32::from(late);
+        let very_late = self.late_looks > LAST_LOOKS;
         if blind {
             return if late { Step::Over } else { Step::Strike };
         }
@@ -513,7 +518,7 @@ impl Kill {
             if very_late && self.fresh {
                 self.fault = Some("its processes die before they can be stopped".to_owned());
             }
-            let over = self.empties >= EMPTY_LOOKS || very_late;
+            let over = self.empties >= EMPTY_LOOKS || very_late && self.fresh;
             return if over { Step::Over } else { Step::Look };
         }
         self.empties = 0;

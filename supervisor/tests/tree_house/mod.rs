@@ -166,7 +166,10 @@ pub async fn until(mut so: impl FnMut() -> bool) {
 pub fn living_of(instance: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("there is a /proc");
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| tree::job_of(*pid, instance).is_some() && lives(*pid))
+    // The whole list first: chains give out numbers as fast as they can be looked at.
+    let pids: Vec<u32> = pids.collect();
+    pids.into_iter()
+        .filter(|pid| tree::job_of(*pid, instance).is_some() && lives(*pid))
         .collect()
 }
 
