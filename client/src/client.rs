@@ -13,8 +13,7 @@ use ostler_proto::methods::{
 };
 use tokio::sync::Mutex;
 
-use crate::connection::{Connection, Error, Streaming};
-use crate::follow::Stream;
+use crate::connection::{Connection, Error};
 use crate::start::{Link, Mode, Options, reach};
 
 /// How often one request is asked again when each connection breaks under it.
@@ -126,14 +125,6 @@ impl Client {
                 answer => return answer,
             }
         }
-    }
-
-    /// Streams `job/run` or `job/tail`; see [`Stream`]. A `job/run` needs a key to be found again.
-    pub fn stream<M: Streaming>(&self, params: M::Params) -> Stream<M>
-    where
-        M::Params: Clone,
-    {
-        Stream::new(self.clone(), params)
     }
 
     /// Runs `f` on a living connection. On a new one, whatever `f` queues travels together with the handshake.

@@ -39,6 +39,16 @@ struct Live<M: Streaming> {
     call: Call<M::Result>,
 }
 
+impl Client {
+    /// Streams `job/run` or `job/tail`; see [`Stream`]. A `job/run` needs a key to be found again.
+    pub fn stream<M: Streaming>(&self, params: M::Params) -> Stream<M>
+    where
+        M::Params: Clone,
+    {
+        Stream::new(self.clone(), params)
+    }
+}
+
 impl<M: Streaming> Stream<M>
 where
     M::Params: Clone,

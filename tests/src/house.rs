@@ -14,7 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ostler::{Client, Endpoint, Mode, Options};
 use ostler_proto::address::{DIR_VARIABLE, Folders, STEADY_VARIABLE};
@@ -29,12 +29,17 @@ const LONGEST: Duration = Duration::from_secs(240);
 /// An orderly end: one grace, the forced end, and a busy machine.
 const END: Duration = Duration::from_secs(20);
 
+/// A few times the millisecond after which a crash is forgiven.
+const STEADY: Duration = Duration::from_millis(10);
+
 /// A house and the files of its test.
 pub struct House {
     base: TempDir,
     folders: Folders,
     marks: Marks,
     keeper: Mutex<Option<Child>>,
+    /// Writing ends of FIFOs that were opened: whoever comes late to one must find it open.
+    opened: Mutex<Vec<fs::File>>,
 }
 
 /// Runs a test in a house that is up.
@@ -91,6 +96,7 @@ impl House {
             folders: Folders::moved(&dir),
             marks: Marks::of(&dir),
             keeper: Mutex::new(None),
+            opened: Mutex::new(Vec::new()),
             base,
         }
     }
@@ -129,20 +135,20 @@ impl House {
         path
     }
 
-    /// Lets everybody go on who awaits the FIFO; waits until somebody does.
+    /// Lets everybody go on who awaits the FIFO, now or later; waits until somebody does.
     ///
     /// # Panics
     /// Nobody comes.
     pub async fn open(&self, fifo: &str) {
         let path = fifo.to_owned();
-        let opened = tokio::task::spawn_blocking(move || {
-            let file = fs::OpenOptions::new().write(true).open(path);
-            file.map(drop)
-        });
+        let opened =
+            tokio::task::spawn_blocking(move || fs::OpenOptions::new().write(true).open(path));
         let opened = within(crate::PATIENCE, "a reader of the FIFO", opened).await;
-        opened
+        let file = opened
             .expect("opening does not panic")
             .expect("it is there");
+        let mut kept = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push(file);
     }
 
     /// A command of the binary under test in this house, with a plain environment.
@@ -278,6 +284,12 @@ impl House {
             "one new supervisor"
         );
         assert_eq!(after.keeper_pid, before.keeper_pid, "the same keeper");
+        // The house forgives a crash after a millisecond of service (OSTLER_STEADY_MS); a test that kills again
+        // within it would be taken for a crash loop. Nothing tells of that moment, so it is passed by asking.
+        let begun = Instant::now();
+        while begun.elapsed() < STEADY {
+            self.info().await;
+        }
         after.generation
     }
 

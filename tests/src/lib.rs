@@ -14,6 +14,7 @@
 //! deadline that fails loudly. A panicking test prints the daemon's log.
 
 pub mod binaries;
+pub mod cli;
 pub mod desk;
 pub mod house;
 pub mod pattern;
@@ -23,6 +24,7 @@ pub mod wire;
 use std::time::Duration;
 
 pub use binaries::{ostler, puppet};
+pub use cli::{Said, redacted};
 pub use desk::{Desk, command, script};
 pub use house::{House, in_empty_house, in_house};
 pub use wire::Wire;

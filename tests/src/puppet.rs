@@ -25,7 +25,7 @@
 //! | `renew N` | N chains of processes, each of which forks its successor and exits, for a minute at most |
 //! | `close FD`, `null FD` | closes a descriptor, points it at the null device |
 //! | `pid`, `pidfile PATH` | prints `pid N`; writes it to a file that appears whole |
-//! | `await FIFO` | waits until somebody has opened the FIFO for writing and closed it |
+//! | `await FIFO` | waits until somebody has opened the FIFO for writing |
 //! | `touch PATH`, `lock PATH` | makes a file; takes a lock on it or exits 9 |
 //! | `listen PORT` | listens on 127.0.0.1, prints `port N` |
 //! | `exit CODE`, `kill SIG` | ends itself; `raise SIG` sends itself a signal and goes on |
@@ -156,7 +156,8 @@ impl Puppet {
             "null" => null(number(0) as i32),
             "pid" => write_all(1, format!("pid {}\n", std::process::id()).as_bytes()),
             "pidfile" => pidfile(word(0)),
-            "await" => drop(fs::read(word(0)).expect("the FIFO can be read")),
+            // Opening is the whole wait: a reader comes in when there is a writer.
+            "await" => drop(fs::File::open(word(0)).expect("the FIFO can be opened")),
             "touch" => fs::write(word(0), "").expect("the file can be made"),
             "lock" => self.lock(word(0)),
             "listen" => self.listen(number(0) as u16),

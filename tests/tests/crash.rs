@@ -62,7 +62,7 @@ async fn kills_under_load(house: &House, kills: usize) {
             kill_before_it_answers(house, generation).await;
         }
     }
-    std::fs::write(&over, "").unwrap();
+    std::fs::write(&over, "").expect("a file can be made");
     for (n, id) in jobs {
         let row = desk.wait(&id).await;
         assert_eq!(
@@ -78,7 +78,9 @@ async fn kills_under_load(house: &House, kills: usize) {
 /// Kills the supervisor, and the next one as soon as there is one.
 async fn kill_before_it_answers(house: &House, generation: u64) {
     let old = house.info().await.hello;
-    Process::of(old.pid).unwrap().signal(libc::SIGKILL);
+    Process::of(old.pid)
+        .expect("it has just answered")
+        .signal(libc::SIGKILL);
     let next = async {
         loop {
             let fresh = supervisors(house).into_iter().find(|pid| *pid != old.pid);

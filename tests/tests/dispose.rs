@@ -148,8 +148,8 @@ fn the_next_start_ends_what_two_killed_processes_left() {
 
 async fn kill_both(house: &House) {
     let hello = house.info().await.hello;
-    let supervisor = Process::of(hello.pid).unwrap();
-    let keeper = Process::of(hello.keeper_pid).unwrap();
+    let supervisor = Process::of(hello.pid).expect("it has just answered");
+    let keeper = Process::of(hello.keeper_pid).expect("it has just answered");
     // Stopped first, so that neither sees the other's end.
     supervisor.signal(libc::SIGSTOP);
     keeper.signal(libc::SIGSTOP);

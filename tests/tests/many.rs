@@ -17,7 +17,7 @@ async fn start_many(desk: &Desk, n: usize, steps: &str) -> Vec<String> {
             })
             .collect();
         for one in batch {
-            ids.push(one.await.unwrap());
+            ids.push(one.await.expect("a start does not panic"));
         }
     }
     ids

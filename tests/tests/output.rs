@@ -420,7 +420,6 @@ fn an_end_is_told_although_a_descendant_holds_the_output_and_late_output_goes_to
         );
         assert_eq!((result.row.state, result.row.tree.left), (State::Exited, 1));
         house.open(&fifo).await;
-        desk.said(&result.row.id, "^late$").await;
         let now = desk
             .until(&result.row.id, "both late lines", |r| {
                 r.row.output.end == 15

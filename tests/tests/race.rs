@@ -19,7 +19,9 @@ fn twenty_at_once(house: &House) -> Vec<HelloAnswer> {
                     .enable_all()
                     .build();
                 gate.wait();
-                runtime.unwrap().block_on(hello(options))
+                runtime
+                    .expect("a runtime can be made")
+                    .block_on(hello(options))
             })
         })
         .collect();

@@ -165,9 +165,14 @@ fn the_grace_belongs_to_the_whole_tree_and_not_to_its_leader() {
 fn the_polite_signal_goes_to_every_member_and_wakes_the_stopped_ones() {
     in_house(async |house| {
         let desk = house.desk();
-        let steps = "orphan [ on TERM [ say orphan-bye , exit 0 ] , say ready , sleep ] , \
-            fork [ on TERM [ say stopped-bye , exit 0 ] , raise STOP , sleep ] , on TERM [ say bye , exit 0 ] , sleep";
+        // Each says that its handler is set: a signal that comes before would end it without a word.
+        let steps = "orphan [ on TERM [ say orphan-bye , exit 0 ] , say orphan-up , sleep ] , \
+            fork [ on TERM [ say stopped-bye , exit 0 ] , say stopped-up , raise STOP , sleep ] , \
+            on TERM [ say bye , exit 0 ] , say ready , sleep";
         let row = desk.ready(script(steps)).await;
+        for up in ["^orphan-up$", "^stopped-up$"] {
+            desk.said(&row.id, up).await;
+        }
         let receipt = desk.stop(&row.id, 10_000).await;
         assert_eq!((receipt.ended, receipt.forced), (3, 0), "{receipt:?}");
         let text = desk.read(&row.id, 0).await.text.unwrap();
@@ -461,6 +466,8 @@ fn a_natural_end_says_how_many_processes_are_left() {
             (result.row.outcome, result.row.exit_code),
             (Some(Outcome::Exited), Some(0))
         );
+        let there = members(house);
+        assert_eq!(there.len(), 2, "both leftovers live: {there:#?}");
         assert_eq!(result.row.tree.left, 2, "{:?}", result.row);
         let receipt = desk.stop(&result.row.id, 3000).await;
         assert_eq!(

@@ -100,6 +100,8 @@ struct Living {
     /// Signals to the tree that are on their way.
     signalling: u32,
     counting: bool,
+    /// Nobody has counted yet what the main process left behind.
+    first_count: bool,
     /// Pause before the next count; grows while each count is overtaken by another end.
     pause: Duration,
     /// Something ended while a count was under way.
@@ -140,6 +142,7 @@ impl Living {
             caught_up: false,
             signalling: 0,
             counting: false,
+            first_count: false,
             pause: Duration::ZERO,
             count_again: false,
             left,
@@ -154,10 +157,10 @@ impl Living {
     async fn next(&mut self) -> Event {
         loop {
             self.hear();
-            // The receipt of a stop names what its signals reached, so their scans are heard before any end.
-            if self.signalling == 0
-                && let Some(event) = self.pending.pop_front()
-            {
+            // The receipt of a stop names what its signals reached and a result how many are left, so these scans are
+            // heard before any end.
+            let told = self.signalling == 0 && !self.first_count;
+            if told && let Some(event) = self.pending.pop_front() {
                 return event;
             }
             let deadline = self.deadline();
@@ -173,7 +176,7 @@ impl Living {
                 }
                 _ = wait(&mut self.pump), if self.pump.is_some() => {
                     self.pump = None;
-                    return Event::OutputClosed;
+                    self.pending.push_back(Event::OutputClosed);
                 }
                 Some(work) = self.works.next(), if !self.works.is_empty() => self.done(work),
                 () = clock_at(deadline), if deadline.is_some() => {
@@ -230,6 +233,7 @@ impl Living {
             if ended.strays == 0 {
                 self.pending.push_back(Event::TreeEmpty);
             } else {
+                self.first_count = true;
                 self.count();
             }
         }
@@ -378,6 +382,7 @@ impl Living {
             Work::CaughtUp => self.pending.push_back(Event::Deadline),
             Work::Counted(n) => {
                 self.counting = false;
+                self.first_count = false;
                 self.left = n;
                 // A count during which something ended may have missed what that one forked at last.
                 if std::mem::take(&mut self.count_again) {
