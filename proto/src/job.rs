@@ -335,6 +335,9 @@ pub struct Page {
     pub runs: Vec<(u8, u64)>,
     /// Nothing will ever follow `next`.
     pub eof: bool,
+    /// Lines that matched, with their context, where lines were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<crate::methods::Line>,
 }
 
 /// Which of the two streams.

@@ -107,6 +107,8 @@ pub const NAME: usize = 64;
 pub const KEY: usize = 256;
 /// Longest regular expression of a wait or a read.
 pub const PATTERN: usize = 4 * 1024;
+/// Lines of context around a match.
+pub const CONTEXT: u64 = 100;
 /// Ids in one request.
 pub const IDS: usize = 10_000;
 /// Longest `reason` of a stop.

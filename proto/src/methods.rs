@@ -431,6 +431,12 @@ pub struct Read {
     /// Bytes instead of text.
     #[serde(default)]
     pub raw: bool,
+    /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent.
+    #[serde(default, rename = "match")]
+    pub pattern: Option<String>,
+    /// Lines before and after each match, at most 100.
+    #[serde(default)]
+    pub context: Option<u64>,
 }
 
 /// `job/tail`.

@@ -1,4 +1,4 @@
-//! Lines of a log, with escapes stripped, across page borders.
+//! Lines of a log, with escapes stripped, across page borders, each with the offset of its first byte.
 
 use ostler_proto::{limits, methods::Line};
 
@@ -7,72 +7,69 @@ use crate::log::{Filter, Log};
 /// A line longer than this is given in pieces: a program that never ends its line must not fill our memory.
 const LONGEST: usize = 64 * 1024;
 
-/// A cursor that gives lines.
+/// A cursor that gives lines. Works on bytes, so that offsets stay true where text is not.
 #[derive(Debug)]
 pub(crate) struct Lines {
     at: u64,
-    /// Offset of the first byte of `rest`.
-    from: u64,
-    rest: String,
+    /// What was read and has no line end yet; it ends at `at`.
+    rest: Vec<u8>,
 }
 
 impl Lines {
     pub(crate) fn new(since: u64) -> Self {
         Self {
             at: since,
-            from: since,
-            rest: String::new(),
+            rest: Vec::new(),
         }
     }
 
-    /// Reads the next page; the whole lines that became known, or `None` when there is nothing to read.
-    pub(crate) fn read(&mut self, log: &Log, last: bool) -> Option<Vec<Line>> {
-        let page = log.text(self.at, limits::TAIL_FRAME as usize, Filter::All, last);
-        if page.next <= self.at {
+    /// Offset of the first byte that no given line holds.
+    pub(crate) fn next(&self) -> u64 {
+        self.at - self.rest.len() as u64
+    }
+
+    /// Reads on; the whole lines that became known, or `None` when there is nothing to read.
+    pub(crate) fn read(&mut self, log: &Log) -> Option<Vec<Line>> {
+        let slice = log.read(self.at, limits::TAIL_FRAME as usize, Filter::All);
+        if slice.next <= self.at {
             return None;
         }
-        if self.rest.is_empty() || page.lost > 0 {
+        if slice.lost > 0 {
             self.rest.clear();
-            self.from = page.from;
         }
-        self.at = page.next;
-        self.rest.push_str(&page.text);
+        self.at = slice.next;
+        self.rest.extend_from_slice(&slice.bytes);
         Some(self.split())
     }
 
     /// The line that has not ended yet, if there is one.
     pub(crate) fn unfinished(&self) -> Option<Line> {
-        (!self.rest.is_empty()).then(|| Line {
-            from: self.from,
-            text: strip(&self.rest),
-        })
+        (!self.rest.is_empty()).then(|| line(self.next(), &self.rest))
     }
 
     fn split(&mut self) -> Vec<Line> {
-        let mut lines = Vec::new();
-        let mut begin = 0;
-        while let Some(end) = self.rest[begin..].find('\n').map(|i| begin + i) {
-            let text = strip(self.rest[begin..end].trim_end_matches('\r'));
-            lines.push(Line {
-                from: self.from + begin as u64,
-                text,
-            });
-            begin = end + 1;
+        let (begin, mut lines, mut done) = (self.next(), Vec::new(), 0);
+        while let Some(end) = self.rest[done..]
+            .iter()
+            .position(|b| *b == b'\n')
+            .map(|i| done + i)
+        {
+            lines.push(line(begin + done as u64, &self.rest[done..end]));
+            done = end + 1;
         }
-        if self.rest.len() - begin > LONGEST {
-            let text = strip(&self.rest[begin..]);
-            lines.push(Line {
-                from: self.from + begin as u64,
-                text,
-            });
-            begin = self.rest.len();
+        if self.rest.len() - done > LONGEST {
+            lines.push(line(begin + done as u64, &self.rest[done..]));
+            done = self.rest.len();
         }
-        self.from += begin as u64;
-        self.rest.drain(..begin);
+        self.rest.drain(..done);
         lines
     }
 }
 
-fn strip(text: &str) -> String {
-    anstream::adapter::strip_str(text).to_string()
+fn line(from: u64, bytes: &[u8]) -> Line {
+    let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes));
+    Line {
+        from,
+        text: anstream::adapter::strip_str(&text).to_string(),
+    }
 }

@@ -1,7 +1,7 @@
 //! `ostler read`: one page of a job's output.
 
 use ostler::Mode;
-use ostler_proto::job::Stream;
+use ostler_proto::job::{Page, Stream};
 use ostler_proto::limits;
 use ostler_proto::methods::{JobRead, Read};
 
@@ -17,6 +17,7 @@ use crate::exit;
 Examples:
   ostler read web
   ostler read t2 --since 0 --max 1000
+  ostler read t2 --match 'panicked|FAILED' -C 1
   ostler read t2 --since 8192 --wait 5s --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -30,6 +31,12 @@ pub(crate) struct Args {
     /// Waits this long for something to read.
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
     wait: Option<u64>,
+    /// Only lines that match this regular expression, each behind its offset.
+    #[arg(long = "match", value_name = "RE", conflicts_with_all = ["wait", "stdout", "stderr"])]
+    pattern: Option<String>,
+    /// Lines before and after each match.
+    #[arg(short = 'C', long, value_name = "N", requires = "pattern", value_parser = clap::value_parser!(u64).range(0..=limits::CONTEXT))]
+    context: Option<u64>,
     #[command(flatten)]
     only: Only,
     /// Prints the page as JSON.
@@ -71,6 +78,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         wait_ms: args.wait,
         stream: args.only.stream(),
         raw: !args.json,
+        pattern: args.pattern.clone(),
+        context: args.context,
     };
     let page = scope::client(Mode::Use)?.ask::<JobRead>(params).await?;
     if args.json {
@@ -79,8 +88,12 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         out.flush()?;
         return Ok(exit::DONE);
     }
-    output::note_gap(&page);
-    Pour::stdout().write(&output::bytes_of(&page)?).await?;
+    if args.pattern.is_some() {
+        print_lines(&page)?;
+    } else {
+        output::note_gap(&page);
+        Pour::stdout().write(&output::bytes_of(&page)?).await?;
+    }
     if page.next < page.end {
         note(&format!(
             "{} more bytes: ostler read {} --since {}",
@@ -90,4 +103,13 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         ));
     }
     Ok(exit::DONE)
+}
+
+/// Prints lines behind their offsets, as a person wants to go on reading there.
+fn print_lines(page: &Page) -> Result<(), Failure> {
+    let mut out = Out::new();
+    for line in &page.lines {
+        out.line(&format!("{}  {}", line.from, words::clean(&line.text)))?;
+    }
+    out.flush()
 }

@@ -1,21 +1,23 @@
 //! `job/read` and `job/tail`: pages of a log at a cursor that the reader holds.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use base64::Engine as _;
 use ostler_proto::{
     job::{Page, Stream},
     limits,
-    methods::{JobRead, JobTail, Progress, Read, Tail, TailEnd},
+    methods::{JobRead, JobTail, Line, Progress, Read, Tail, TailEnd},
     refusal::{Refusal, RefusalKind},
 };
+use regex::Regex;
 use serde_json::{Value, json};
 
-use super::Serve;
+use super::{Serve, compile};
 use crate::{
     caller::Caller,
     job::Job,
     life::plan::within,
+    lines::Lines,
     log::{Filter, Log},
     outbox::{Gone, Outbox},
 };
@@ -53,6 +55,7 @@ fn page(log: &Log, since: u64, max: usize, filter: Filter, raw: bool, last: bool
             replaced: 0,
             runs: runs(slice.runs),
             eof: slice.eof,
+            lines: Vec::new(),
         };
     }
     let text = log.text(since, max, filter, last);
@@ -66,6 +69,7 @@ fn page(log: &Log, since: u64, max: usize, filter: Filter, raw: bool, last: bool
         replaced: text.replaced,
         runs: runs(text.runs),
         eof: text.eof,
+        lines: Vec::new(),
     }
 }
 
@@ -99,6 +103,12 @@ impl Serve for JobRead {
             &caller.access(),
         )?;
         let max = params.max.unwrap_or(limits::PAGE);
+        if let Some(pattern) = &params.pattern {
+            within("context", params.context, 0, limits::CONTEXT)?;
+            let pattern = compile("match", pattern)?;
+            let context = params.context.unwrap_or(0) as usize;
+            return Ok(matching(&job, params.since.unwrap_or(0), &pattern, context, max).await);
+        }
         let since = params.since.unwrap_or_else(|| newest(&job.log, max));
         let filter = filter(params.stream);
         let look = || {
@@ -127,6 +137,72 @@ impl Serve for JobRead {
                 () = &mut patience => return Ok(look()),
             }
         }
+    }
+}
+
+/// One page of lines that match, with their context, over ring and spill.
+async fn matching(job: &Job, since: u64, pattern: &Regex, context: usize, max: u64) -> Page {
+    let mut lines = Lines::new(since.min(job.log.end()));
+    let mut found = Found {
+        context,
+        ..Found::default()
+    };
+    let mut over = false;
+    while !over && found.bytes < max {
+        match lines.read(&job.log) {
+            Some(some) => some.into_iter().for_each(|line| found.see(line, pattern)),
+            None => over = true,
+        }
+        // A long log must not hold a worker of the house.
+        tokio::task::yield_now().await;
+    }
+    if over && let Some(line) = lines.unfinished() {
+        found.see(line, pattern);
+    }
+    let sealed = job.log.is_sealed();
+    Page {
+        from: since,
+        next: lines.next(),
+        end: job.log.end(),
+        eof: over && sealed,
+        lines: found.lines,
+        ..Page::default()
+    }
+}
+
+/// Lines that matched so far.
+#[derive(Default)]
+struct Found {
+    lines: Vec<Line>,
+    bytes: u64,
+    context: usize,
+    /// The last lines that did not match.
+    before: VecDeque<Line>,
+    /// Lines that still belong to the last match.
+    after: usize,
+}
+
+impl Found {
+    fn see(&mut self, line: Line, pattern: &Regex) {
+        if pattern.is_match(&line.text) {
+            let before: Vec<Line> = self.before.drain(..).collect();
+            before.into_iter().for_each(|b| self.keep(b));
+            self.keep(line);
+            self.after = self.context;
+        } else if self.after > 0 {
+            self.after -= 1;
+            self.keep(line);
+        } else {
+            self.before.push_back(line);
+            if self.before.len() > self.context {
+                self.before.pop_front();
+            }
+        }
+    }
+
+    fn keep(&mut self, line: Line) {
+        self.bytes += line.text.len() as u64 + 1;
+        self.lines.push(line);
     }
 }
 

@@ -13,7 +13,7 @@ use ostler_proto::{
 };
 use regex::Regex;
 
-use super::{Serve, output::newest};
+use super::{Serve, compile, output::newest};
 use crate::{
     caller::Caller,
     clock,
@@ -126,17 +126,6 @@ fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
         .collect()
 }
 
-/// A regular expression of a request, bounded.
-pub(super) fn compile(field: &str, pattern: &str) -> Result<Regex, Refusal> {
-    if pattern.is_empty() || pattern.len() > limits::PATTERN {
-        return Err(Refusal::bad(
-            field,
-            format!("must have 1 to {} bytes", limits::PATTERN),
-        ));
-    }
-    Regex::new(pattern).map_err(|e| Refusal::bad(field, format!("is no regular expression: {e}")))
-}
-
 impl Waiting {
     async fn until_true(&self) -> WaitedJob {
         match &self.what {
@@ -231,7 +220,7 @@ impl Waiting {
         loop {
             let over = status.borrow_and_update().finished.is_some();
             news.mark_unchanged();
-            while let Some(found) = lines.read(&self.job.log, over) {
+            while let Some(found) = lines.read(&self.job.log) {
                 if let Some(line) = found.into_iter().find(|l| pattern.is_match(&l.text)) {
                     return WaitedJob {
                         line: Some(line),
