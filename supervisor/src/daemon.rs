@@ -62,7 +62,12 @@ pub(crate) fn run(folders: Folders) -> ExitCode {
         .enable_all()
         .build();
     let served = runtime.and_then(|runtime| {
-        let served = runtime.block_on(serve(folders));
+        // On a worker: a main thread that is woken for each of its events would cost a switch each time.
+        let served = runtime.block_on(async {
+            tokio::spawn(serve(folders))
+                .await
+                .map_err(io::Error::other)?
+        });
         // What still runs on blocking threads must not hold up the end.
         runtime.shutdown_timeout(Duration::from_millis(200));
         served
@@ -339,12 +344,11 @@ async fn accept(listener: OwnedFd, house: Arc<House>, accepted: Arc<Notify>) {
 
 /// Returns when there has been nothing to keep for the whole time.
 async fn idle(house: &House) {
-    let mut load = house.registry.load();
-    let empty = |l: &crate::registry::Load| l.jobs == 0 && l.results == 0 && l.connections == 0;
+    let mut signs = house.registry.signs();
     loop {
         // The sender lives in the house.
-        let _ = load.wait_for(empty).await;
-        let busy = load.wait_for(|l| !empty(l));
+        let _ = signs.wait_for(|s| s.empty).await;
+        let busy = signs.wait_for(|s| !s.empty);
         if tokio::time::timeout(Duration::from_millis(limits::LEAVE_AFTER), busy)
             .await
             .is_err()
@@ -370,7 +374,7 @@ async fn leave_idle(house: &House, accepted: &Notify) -> io::Result<bool> {
     let came = tokio::time::timeout(Duration::from_millis(50), accepted.notified())
         .await
         .is_ok();
-    if came || house.registry.load().borrow().connections > 0 {
+    if came || house.registry.load().connections > 0 {
         house.registry.stay();
         return Ok(false);
     }
@@ -382,9 +386,9 @@ async fn leave_idle(house: &House, accepted: &Notify) -> io::Result<bool> {
 
 /// The orderly end: answers are out, artifacts go, the keeper ends what is left and removes the socket.
 async fn dispose(house: &House, why: Leave<'_>) -> io::Result<()> {
-    let mut load = house.registry.load();
+    let mut signs = house.registry.signs();
     // The client that asked reads its answer and goes; a client that stays does not hold up the end.
-    let gone = load.wait_for(|l| l.connections == 0);
+    let gone = signs.wait_for(|s| s.alone);
     let _ = tokio::time::timeout(Duration::from_secs(1), gone).await;
     let _ = fs::remove_dir_all(house.folders.artifacts());
     crate::log_line!("info", "leaving: {why:?}");

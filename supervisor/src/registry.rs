@@ -68,6 +68,25 @@ impl Lease {
 /// A session that is being closed: its id, and what is in it, newest first.
 pub(crate) type Closing = (String, Vec<Arc<Job>>);
 
+/// What of the load somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// Nothing is worth staying for.
+    pub(crate) empty: bool,
+    /// No client is connected.
+    pub(crate) alone: bool,
+}
+
+impl Load {
+    fn signs(self) -> Signs {
+        let alone = self.connections == 0;
+        Signs {
+            empty: alone && self.jobs == 0 && self.results == 0,
+            alone,
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Debug)]
 pub(crate) enum Admission {
@@ -86,7 +105,10 @@ pub(crate) struct Registry {
     artifacts: PathBuf,
     budget: Arc<Budget>,
     rung: &'static str,
-    load: watch::Sender<Load>,
+    load: Mutex<Load>,
+    /// Changes of the load that somebody waits for; moves only when one of them does, so that a job that comes and
+    /// goes beside a client wakes nobody.
+    signs: watch::Sender<Signs>,
     /// Live jobs that the descriptor table has room for.
     most_jobs: u64,
 }
@@ -121,7 +143,8 @@ impl Registry {
             artifacts,
             budget,
             rung,
-            load: watch::Sender::new(Load::default()),
+            load: Mutex::default(),
+            signs: watch::Sender::new(Load::default().signs()),
             most_jobs,
         }
     }
@@ -131,8 +154,21 @@ impl Registry {
     }
 
     /// How much there is to keep.
-    pub(crate) fn load(&self) -> watch::Receiver<Load> {
-        self.load.subscribe()
+    pub(crate) fn load(&self) -> Load {
+        *self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches what of it matters for leaving.
+    pub(crate) fn signs(&self) -> watch::Receiver<Signs> {
+        self.signs.subscribe()
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Load)) {
+        let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut load);
+        let now = load.signs();
+        self.signs
+            .send_if_modified(|signs| std::mem::replace(signs, now) != now);
     }
 
     /// Recounts what there is to keep; called when a job began, ended or went.
@@ -151,8 +187,7 @@ impl Registry {
             results,
             connections: inner.connections,
         };
-        self.load
-            .send_if_modified(|l| std::mem::replace(l, load) != load);
+        self.note(|l| *l = load);
     }
 
     pub(crate) fn connection_came(&self) -> u64 {
@@ -161,7 +196,7 @@ impl Registry {
             inner.connections += 1;
             inner.connections
         };
-        self.load.send_modify(|l| l.connections = n);
+        self.note(|l| l.connections = n);
         n
     }
 
@@ -179,7 +214,7 @@ impl Registry {
             }
             inner.connections
         };
-        self.load.send_modify(|l| l.connections = n);
+        self.note(|l| l.connections = n);
         leases
     }
 
@@ -422,13 +457,13 @@ impl Registry {
         let job = Arc::new(self.make(&mut inner, &session_id, plan, slot));
         inner.put(&session_id, Arc::clone(&job));
         drop(inner);
-        self.load.send_modify(|l| l.jobs += 1);
+        self.note(|l| l.jobs += 1);
         Ok(Admission::New(job, permit))
     }
 
     /// Descriptors are refused before anything is made: running out half way would cost somebody else.
     fn room(&self, inner: &Inner) -> Result<(), Refusal> {
-        let live = self.load.borrow().jobs;
+        let live = self.load().jobs;
         let most = self
             .most_jobs
             .saturating_sub(inner.connections / limits::DESCRIPTORS_PER_JOB);

@@ -34,7 +34,7 @@ impl Serve for SupervisorHello {
 impl Serve for SupervisorInfo {
     async fn serve(caller: Caller, _: Nothing) -> Result<Info, Refusal> {
         let (house, access) = (caller.house(), caller.access());
-        let load = *house.registry.load().borrow();
+        let load = house.registry.load();
         Ok(Info {
             hello: house.hello(access.owner),
             socket: house.folders.socket().display().to_string(),

@@ -382,7 +382,9 @@ impl Keeper {
     /// Comes when the keeper was asked to end, with the signal's number. Finish in 10 s.
     pub async fn asked_to_end(&self) -> i32 {
         let mut term = self.shared.term.subscribe();
-        match term.wait_for(Option::is_some).await {
+        // Copied at once: the guard must not live across the wait below.
+        let asked = term.wait_for(Option::is_some).await.map(|number| *number);
+        match asked {
             Ok(number) => number.unwrap_or(libc::SIGTERM),
             Err(_) => std::future::pending().await,
         }
