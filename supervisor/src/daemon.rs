@@ -51,6 +51,13 @@ pub(crate) fn run(folders: Folders) -> ExitCode {
     // that could inherit the setting.
     // SAFETY: plain call with a constant disposition.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
+    // One heap for all threads, and large pieces back to the kernel: the default of one heap a thread costs an idle
+    // supervisor more memory than everything it keeps.
+    // SAFETY: plain calls before there is a second thread.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+    }
     let _ = make_folder(&folders.state);
     diary::open(&folders.log());
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 4));

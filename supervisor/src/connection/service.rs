@@ -1,6 +1,6 @@
 //! From a message to an answer: the life cycle of LSP, the table of methods, one task a request.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{cell::RefCell, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use ostler_proto::{
@@ -8,7 +8,8 @@ use ostler_proto::{
     methods::{self, Method},
     refusal::{Refusal, RefusalKind},
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
 use tower::Service as _;
 use tower_lsp::{
     ClientSocket, LanguageServer, LspService,
@@ -18,6 +19,23 @@ use tower_lsp::{
 
 use crate::{caller::Caller, house::House, methods::Serve, outbox::Outbox};
 
+tokio::task_local! {
+    /// The result of the request that is being served, as text.
+    static RESULT: RefCell<Option<Box<RawValue>>>;
+}
+
+/// What goes out: the router's answer, with the text of the result in place of its empty one.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    Routed(Response),
+    Result {
+        jsonrpc: &'static str,
+        result: Box<RawValue>,
+        id: Id,
+    },
+}
+
 /// tower-lsp's view of a caller.
 struct Server(Caller);
 
@@ -25,7 +43,11 @@ impl Server {
     async fn serve<M: Serve>(caller: Caller, params: Value) -> RpcResult<Value> {
         let params: M::Params = read_params(params).map_err(|r| to_error(&r))?;
         let result = M::serve(caller, params).await.map_err(|r| to_error(&r))?;
-        serde_json::to_value(result).map_err(|_| Error::internal_error())
+        let text = serde_json::value::to_raw_value(&result).map_err(|_| Error::internal_error())?;
+        // The router can carry a tree of values only, and building one of a thousand rows costs more than all
+        // the rest: the finished text goes round it, in the cell of this request.
+        RESULT.with(|cell| *cell.borrow_mut() = Some(text));
+        Ok(Value::Null)
     }
 }
 
@@ -60,7 +82,7 @@ fn to_error(refusal: &Refusal) -> Error {
 /// What became of a message.
 pub(super) enum Routed {
     /// It is dealt with; this is the answer, if it has one.
-    Answered(Option<Response>),
+    Answered(Option<Answer>),
     /// It goes on beside the connection.
     Task(BoxFuture<'static, ()>),
     /// The client said goodbye.
@@ -121,14 +143,15 @@ impl Service {
         let request = match parse(body) {
             Ok(Some(request)) => request,
             Ok(None) => return Routed::Answered(None),
-            Err(answer) => return Routed::Answered(Some(answer)),
+            Err(answer) => return Routed::Answered(Some(Answer::Routed(answer))),
         };
         match request.method() {
-            "initialize" => return Routed::Answered(self.initialize(request)),
+            "initialize" => return Routed::Answered(self.initialize(request).map(Answer::Routed)),
             "initialized" => return Routed::Answered(None),
             "shutdown" => {
                 let (_, id, _) = request.into_parts();
-                return Routed::Answered(id.map(|id| Response::from_ok(id, Value::Null)));
+                let answer = id.map(|id| Response::from_ok(id, Value::Null));
+                return Routed::Answered(answer.map(Answer::Routed));
             }
             "exit" => return Routed::Exit,
             _ => {}
@@ -141,7 +164,8 @@ impl Service {
                 &[],
             );
             let (_, id, _) = request.into_parts();
-            return Routed::Answered(id.map(|id| Response::from_error(id, to_error(&refusal))));
+            let answer = id.map(|id| Response::from_error(id, to_error(&refusal)));
+            return Routed::Answered(answer.map(Answer::Routed));
         }
         self.begin(request).await
     }
@@ -193,13 +217,28 @@ fn is_stream(name: &str) -> bool {
 async fn guarded(
     call: impl Future<Output = Result<Option<Response>, tower_lsp::ExitedError>>,
     id: Option<Id>,
-) -> Option<Response> {
-    match AssertUnwindSafe(call).catch_unwind().await {
-        Ok(Ok(answer)) => answer,
+) -> Option<Answer> {
+    let served = RESULT.scope(RefCell::new(None), async {
+        let answer = AssertUnwindSafe(call).catch_unwind().await;
+        (answer, RESULT.with(RefCell::take))
+    });
+    let (answer, text) = served.await;
+    match answer {
+        Ok(Ok(answer)) => answer.map(|answer| match text {
+            Some(result) if answer.is_ok() => {
+                let (id, _) = answer.into_parts();
+                Answer::Result {
+                    jsonrpc: "2.0",
+                    result,
+                    id,
+                }
+            }
+            _ => Answer::Routed(answer),
+        }),
         Ok(Err(_exited)) => None,
         Err(_panic) => {
             crate::log_line!("error", "a request panicked; its connection goes on");
-            id.map(|id| Response::from_error(id, Error::internal_error()))
+            id.map(|id| Answer::Routed(Response::from_error(id, Error::internal_error())))
         }
     }
 }
