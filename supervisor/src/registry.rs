@@ -943,7 +943,8 @@ fn full(session: &Session, limit: u32) -> Refusal {
         &live,
     )
     .hint(format!(
-        "stop one, or ostler session open {name} --commands {}",
+        "stop one, or ostler session open {} --commands {}",
+        session.record.session.id,
         (u64::from(limit) * 2).clamp(1, u64::from(limits::QUOTA_CEILING))
     ))
 }

@@ -248,6 +248,13 @@ fn finish(args: &Args, result: &JobResult) -> Result<i32, Failure> {
         Some(Outcome::Exited | Outcome::Signaled) => {
             if !args.quiet && !args.json && output::words_are_read() {
                 note(&last_line(row));
+            } else if !args.quiet && !args.json && row.tree.left > 0 {
+                // Also where nobody reads the last line: what lives on after a foreground command must be said.
+                let left = words::processes(row.tree.left);
+                note(&format!(
+                    "note: {left} of {} left: ostler stop {}",
+                    row.id, row.id
+                ));
             }
             Ok(code)
         }

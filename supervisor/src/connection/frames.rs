@@ -132,6 +132,9 @@ impl Frames {
             .take_while(|b| matches!(b, b'\r' | b'\n'))
             .count();
         self.bytes.drain(..blank);
+        if let Some(line) = not_a_header(&self.bytes) {
+            return Err(format!("not a header: {line:?}"));
+        }
         let Some((header, body)) = header_end(&self.bytes[..self.bytes.len().min(limits::HEADER)])
         else {
             if self.bytes.len() >= limits::HEADER {
@@ -157,4 +160,11 @@ impl Frames {
         }
         message
     }
+}
+
+/// The first whole line, if it can be no header: whoever sends that must hear of it and not wait for ever.
+fn not_a_header(bytes: &[u8]) -> Option<String> {
+    let line = &bytes[..bytes.iter().position(|b| *b == b'\n')?];
+    (!line.contains(&b':'))
+        .then(|| String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned())
 }

@@ -1,5 +1,7 @@
 //! `supervisor/*`.
 
+use std::sync::Arc;
+
 use ostler_proto::{
     PROTOCOL_MIN, limits,
     methods::{
@@ -59,12 +61,19 @@ impl Serve for SupervisorStop {
             )
             .hint("show the owner key in supervisor/hello"));
         }
-        let house = caller.house();
-        let jobs = house
-            .stop_all(params.grace_ms.unwrap_or(limits::GRACE), "dispose")
-            .await;
-        let jobs = jobs.iter().map(|job| receipt(job, false)).collect();
-        house.disposed.notify_one();
+        // It goes on when the asker does not: a house that refuses everything and never leaves is of use to nobody.
+        // The asker may be one of the jobs that it ends.
+        let house = Arc::clone(caller.house());
+        let grace = params.grace_ms.unwrap_or(limits::GRACE);
+        let stopping = tokio::spawn(async move {
+            let jobs = house.stop_all(grace, "dispose").await;
+            let receipts = jobs.iter().map(|job| receipt(job, false)).collect();
+            house.disposed.notify_one();
+            receipts
+        });
+        let jobs = stopping
+            .await
+            .map_err(|_| Refusal::new(RefusalKind::Internal, "stopping the supervisor failed"))?;
         Ok(StopSummary {
             jobs,
             ..StopSummary::default()
