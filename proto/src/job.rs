@@ -337,7 +337,17 @@ pub struct Page {
     pub eof: bool,
     /// Lines that matched, with their context, where lines were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lines: Vec<crate::methods::Line>,
+    pub lines: Vec<Line>,
+}
+
+/// A line of a log.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// Offset of its first byte.
+    pub from: u64,
+    /// Its text without the line end.
+    pub text: String,
 }
 
 /// Which of the two streams.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::job::{JobResult, Kind, Page, Row, SessionRef, Stream};
+use crate::job::{JobResult, Kind, Line, Page, Row, SessionRef, Stream};
 
 /// A method of the table.
 pub trait Method: 'static {
@@ -571,16 +571,6 @@ pub struct WaitedJob {
     /// The last lines, when it ended before what was waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
-}
-
-/// A line of a log.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct Line {
-    /// Offset of its first byte.
-    pub from: u64,
-    /// Its text without the line end.
-    pub text: String,
 }
 
 /// A process that listens.

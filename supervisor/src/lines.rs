@@ -1,6 +1,6 @@
 //! Lines of a log, with escapes stripped, across page borders, each with the offset of its first byte.
 
-use ostler_proto::{limits, methods::Line};
+use ostler_proto::{job::Line, limits};
 
 use crate::log::{Filter, Log};
 

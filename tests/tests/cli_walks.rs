@@ -307,9 +307,13 @@ fn everything_of_a_project_is_stopped_with_receipts() {
             "sleep",
             "]",
             ",",
+            "say",
+            "ready",
+            ",",
             "sleep",
         ];
         told(house, &tree);
+        told(house, &["wait", "t1", "--for", "text=ready"]);
         let stubborn = [
             "start",
             "--session",

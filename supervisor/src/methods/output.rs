@@ -4,9 +4,9 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use base64::Engine as _;
 use ostler_proto::{
-    job::{Page, Stream},
+    job::{Line, Page, Stream},
     limits,
-    methods::{JobRead, JobTail, Line, Progress, Read, Tail, TailEnd},
+    methods::{JobRead, JobTail, Progress, Read, Tail, TailEnd},
     refusal::{Refusal, RefusalKind},
 };
 use regex::Regex;

@@ -7,8 +7,9 @@ use std::{
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use ostler_proto::{
+    job::Line,
     limits,
-    methods::{For, JobWait, Line, Listener, Reason, Wait, Waited, WaitedJob},
+    methods::{For, JobWait, Listener, Reason, Wait, Waited, WaitedJob},
     refusal::Refusal,
 };
 use regex::Regex;
