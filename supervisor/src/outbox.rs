@@ -120,6 +120,10 @@ impl Writer {
             () = self.write(&stream) => {}
             () = waiting.full.notified() => {
                 crate::log_line!("warn", "a client that asks and does not read was disconnected");
+                drop(self);
+                // Its answers lie all over the heap; without this their pages stay ours.
+                // SAFETY: plain call; the allocator takes its own locks.
+                unsafe { libc::malloc_trim(0) };
             }
         }
     }

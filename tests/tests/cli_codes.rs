@@ -358,3 +358,62 @@ fn the_callers_environment_and_folder_are_the_jobs() {
         );
     });
 }
+
+/// A removed worktree: what was started there is listed and stopped from there.
+#[test]
+fn jobs_of_a_deleted_folder_are_listed_and_stopped_from_it() {
+    in_empty_house(async |house| {
+        let line = "mkdir gone && cd gone && ostler start -- sleep 1000 && rmdir ../gone && ostler ls -q && ostler stop --all";
+        let told = house.shell(line);
+        assert_eq!(told.code, 0, "{}", told.err);
+        assert!(
+            told.out.starts_with("t1\nt1\nt1  stopped in "),
+            "{}",
+            told.out
+        );
+        let start = house.shell("mkdir gone && cd gone && rmdir ../gone && ostler start -- true");
+        assert_eq!(start.code, 125);
+        assert!(
+            start.err.contains("hint: cd to a folder that exists"),
+            "{}",
+            start.err
+        );
+    });
+}
+
+/// A client of `daemon stop` that dies left a house that refused everything and never left.
+#[test]
+fn a_stop_of_the_house_goes_on_without_its_client() {
+    in_empty_house(async |house| {
+        let line = format!(
+            "ostler start --grace 2s -- {} ignore TERM , say ready , sleep && ostler wait t1 --for text=ready",
+            puppet()
+        );
+        assert_eq!(house.shell(&line).code, 0);
+        // The grace is longer than the client lives.
+        house.shell("timeout -s KILL 0.5 ostler daemon stop");
+        let gone =
+            "timeout 20 sh -c 'until ostler daemon status | grep -q \"running *no\"; do :; done'";
+        assert_eq!(
+            house.shell(gone).code,
+            0,
+            "the house neither serves nor leaves"
+        );
+        assert_eq!(house.shell("ostler run -- true").code, 0);
+    });
+}
+
+/// What lives on after a foreground command is said, on a pipe too.
+#[test]
+fn a_run_says_what_it_leaves_behind() {
+    in_empty_house(async |house| {
+        let told = house.shell("ostler run -c 'sleep 1000 & echo x'; ostler stop --all");
+        assert!(
+            told.err
+                .contains("note: 1 process of t1 left: ostler stop t1"),
+            "{}",
+            told.err
+        );
+        assert!(told.out.starts_with("x\nt1  stopped in "), "{}", told.out);
+    });
+}

@@ -127,9 +127,19 @@ impl JobArgs {
     }
 
     fn directory(&self) -> Result<String, Failure> {
-        let here = std::env::current_dir()
-            .map_err(|e| Failure::ours(format!("the current folder cannot be used: {e}")))?;
-        let dir = here.join(self.cwd.as_deref().unwrap_or(Path::new("")));
+        let asked = self.cwd.as_deref().unwrap_or(Path::new(""));
+        let here = match std::env::current_dir() {
+            Ok(here) => here,
+            // An absolute folder needs no current one.
+            Err(_) if asked.is_absolute() => PathBuf::new(),
+            Err(e) => {
+                return Err(
+                    Failure::ours(format!("the current folder cannot be used: {e}"))
+                        .hint("cd to a folder that exists, or --cwd"),
+                );
+            }
+        };
+        let dir = here.join(asked);
         // A trailing slash, left by an empty path, is no part of the name.
         let dir: PathBuf = dir.components().collect();
         utf8(dir.as_os_str(), "the working directory")

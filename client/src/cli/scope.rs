@@ -59,14 +59,26 @@ impl SessionArg {
             (None, Some(session)) => Some(check(&text(session)?, SESSION_VARIABLE)?),
             (None, None) => None,
         };
-        let here = std::env::current_dir()
-            .and_then(|dir| dir.canonicalize())
-            .map_err(|e| Failure::ours(format!("the current folder cannot be used: {e}")))?;
+        let here =
+            here().map_err(|e| Failure::ours(format!("the current folder cannot be used: {e}")))?;
         Ok(Scope {
             explicit,
             project: project_of(&here),
         })
     }
+}
+
+/// The real path of the current folder, also when it was deleted: what was started in a removed worktree must still
+/// be listed and stopped from there, and it is found by the path that the folder had.
+fn here() -> std::io::Result<PathBuf> {
+    let gone = match std::env::current_dir().and_then(|dir| dir.canonicalize()) {
+        Ok(dir) => return Ok(dir),
+        Err(gone) => gone,
+    };
+    let link = std::fs::read_link("/proc/self/cwd").map_err(|_| gone)?;
+    let path = link.as_os_str().as_bytes();
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(path)))
 }
 
 fn text(value: OsString) -> Result<String, Failure> {
