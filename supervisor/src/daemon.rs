@@ -338,6 +338,14 @@ async fn accept(listener: OwnedFd, house: Arc<House>, accepted: Arc<Notify>) {
         match listener.accept().await {
             Ok(stream) => {
                 accepted.notify_waiters();
+                if house.registry.load().connections >= limits::CONNECTIONS as u64 {
+                    crate::log_line!(
+                        "warn",
+                        "a client beyond {} was not taken",
+                        limits::CONNECTIONS
+                    );
+                    continue;
+                }
                 tokio::spawn(connection::serve(stream, Arc::clone(&house)));
             }
             Err(error) => {

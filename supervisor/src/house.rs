@@ -114,8 +114,9 @@ impl House {
         if !ledger.is_long() {
             return;
         }
+        let mark = ledger.mark();
         let entries = self.registry.snapshot(self.started_at, self.generation);
-        let done = ledger.rewrite(&entries, |generation, file| {
+        let done = ledger.rewrite(&entries, mark, |generation, file| {
             if let Err(error) = self.tools.keeper.ledger(generation, file) {
                 crate::log_line!("error", "the keeper did not take the new ledger: {error}");
             }

@@ -110,16 +110,29 @@ impl Ledger {
         inner.len > inner.rewrite_at
     }
 
+    /// Where the next record will stand. Taken before what is alive is collected for [`Ledger::rewrite`].
+    pub(crate) fn mark(&self) -> u64 {
+        self.inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len
+    }
+
     /// Writes what is alive into a new memfd and hands it to the keeper before the old one is dropped.
     pub(crate) fn rewrite(
         &self,
         entries: &[Entry],
+        mark: u64,
         hand_over: impl FnOnce(u64, BorrowedFd<'_>),
     ) -> io::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = File::from(memfd()?);
         append_only(&file)?;
-        let bytes: Vec<u8> = entries.iter().flat_map(encode).collect();
+        let mut bytes: Vec<u8> = entries.iter().flat_map(encode).collect();
+        // What others appended while the entries were collected would be lost; said twice, it does no harm.
+        let mut tail = vec![0; inner.len.saturating_sub(mark) as usize];
+        inner.file.read_exact_at(&mut tail, mark)?;
+        bytes.extend_from_slice(&tail);
         file.write_all(&bytes)?;
         inner.generation += 1;
         hand_over(inner.generation, file.as_fd());
@@ -185,6 +198,31 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fact_that_comes_during_a_rewrite_is_kept() {
+        let file = File::from(memfd().unwrap());
+        let (ledger, _) = Ledger::open(file.into()).unwrap();
+        ledger.append(&closed("old"));
+        let mark = ledger.mark();
+        ledger.append(&closed("meanwhile"));
+        let mut copy = None;
+        ledger
+            .rewrite(&[closed("alive")], mark, |_, fd| {
+                copy = Some(fd.try_clone_to_owned().unwrap());
+            })
+            .unwrap();
+        ledger.append(&closed("later"));
+        let (_, entries) = Ledger::open(copy.unwrap()).unwrap();
+        let ids: Vec<_> = entries
+            .iter()
+            .map(|e| match e {
+                Entry::Closed { id } => id.as_str(),
+                _ => "",
+            })
+            .collect();
+        assert_eq!(ids, ["alive", "meanwhile", "later"]);
+    }
 
     fn closed(id: &str) -> Entry {
         Entry::Closed { id: id.into() }
