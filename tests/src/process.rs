@@ -42,6 +42,24 @@ impl Process {
         }
     }
 
+    /// Stops it and comes back when each of its threads stands still: the call that sends the signal returns before
+    /// a thread on another processor has seen it, and that thread may well answer one more request.
+    ///
+    /// # Panics
+    /// A thread ran on.
+    pub fn freeze(&self) {
+        self.signal(libc::SIGSTOP);
+        let start = std::time::Instant::now();
+        while let Some(thread) = moving_thread(self.pid) {
+            assert!(
+                start.elapsed() < crate::PATIENCE,
+                "{thread:?} of {} runs on",
+                self.pid
+            );
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until it has ended; a zombie has. `false`: it still lives.
     pub fn gone_within(&self, patience: Duration) -> bool {
         let mut poll = libc::pollfd {
@@ -78,8 +96,19 @@ pub fn lives(pid: u32) -> bool {
 
 /// The letter of its state.
 pub fn state(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_in(&Path::new("/proc").join(pid.to_string()))
+}
+
+fn state_in(folder: &Path) -> Option<char> {
+    let stat = fs::read_to_string(folder.join("stat")).ok()?;
     stat[stat.rfind(')')? + 1..].trim_start().chars().next()
+}
+
+/// A thread of this process that is neither stopped nor traced nor dead.
+fn moving_thread(pid: u32) -> Option<std::path::PathBuf> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let mut folders = threads.flatten().map(|t| t.path());
+    folders.find(|f| !matches!(state_in(f), None | Some('T' | 't' | 'Z' | 'X')))
 }
 
 /// Parent of a process.

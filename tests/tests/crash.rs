@@ -166,7 +166,7 @@ fn an_end_during_the_change_is_not_lost() {
             let pid = house.info().await.hello.pid;
             let old = Process::of(pid).unwrap();
             // A stopped supervisor sees nothing of the ends; then it is gone.
-            old.signal(libc::SIGSTOP);
+            old.freeze();
             house.open(&fifo).await;
             old.signal(libc::SIGKILL);
             for (n, id) in ids {

@@ -151,8 +151,8 @@ async fn kill_both(house: &House) {
     let supervisor = Process::of(hello.pid).expect("it has just answered");
     let keeper = Process::of(hello.keeper_pid).expect("it has just answered");
     // Stopped first, so that neither sees the other's end.
-    supervisor.signal(libc::SIGSTOP);
-    keeper.signal(libc::SIGSTOP);
+    supervisor.freeze();
+    keeper.freeze();
     supervisor.signal(libc::SIGKILL);
     keeper.signal(libc::SIGKILL);
     supervisor.gone().await;
@@ -267,7 +267,7 @@ fn a_house_that_was_stopped_as_a_whole_goes_on() {
         let row = desk.start(script("sleep")).await;
         let hello = house.info().await.hello;
         let both = [hello.keeper_pid, hello.pid].map(|pid| Process::of(pid).unwrap());
-        both.iter().for_each(|p| p.signal(libc::SIGSTOP));
+        both.iter().for_each(Process::freeze);
         let asked = tokio::time::timeout(
             Duration::from_millis(300),
             desk.client.call::<SupervisorInfo>(Nothing {}),

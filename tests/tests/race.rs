@@ -99,7 +99,7 @@ fn end(hello: &HelloAnswer, how: usize) -> Former {
     match how {
         0 => keeper.signal(libc::SIGKILL),
         1 => {
-            supervisor.signal(libc::SIGSTOP);
+            supervisor.freeze();
             keeper.signal(libc::SIGKILL);
             supervisor.signal(libc::SIGKILL);
         }
