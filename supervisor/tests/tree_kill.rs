@@ -321,3 +321,17 @@ async fn two_hundred_hostile_trees_of_five_end_together_in_a_few_looks() {
     assert!(scans <= 30, "{scans} looks for 200 trees");
     assert_eq!(living_of(house.instance), [0_u32; 0]);
 }
+
+/// Many that die of the first of two signals and are reaped at once: a receipt once named fewer than it had ended.
+#[tokio::test]
+async fn who_dies_of_the_first_signal_counts_as_reached() {
+    let house = House::new(Rung::Cookie);
+    let line =
+        "i=0; while [ $i -lt 300 ]; do sleep 600 & i=$((i+1)); done; echo $$; exec sleep 600";
+    let mut job = house.sh(1, line);
+    job.pids(1);
+    until(|| living_of(house.instance).len() == 301).await;
+    let reached = house.trees.polite(job.mark.clone()).await;
+    assert_eq!(reached.len(), 301);
+    job.closed();
+}

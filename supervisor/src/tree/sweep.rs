@@ -401,11 +401,14 @@ impl Query {
         if !self.met.insert(process.pid()) {
             return;
         }
-        let mut reached = true;
-        for signal in &self.signals {
-            reached &= process.send(signal.number()).is_ok();
-        }
-        if reached {
+        // Whoever got the first one was reached: it may end him, and the second then finds nobody. A receipt that
+        // counted only who got both named two of three members now and then.
+        let sent = self
+            .signals
+            .iter()
+            .map(|s| process.send(s.number()).is_ok());
+        let sent: Vec<bool> = sent.collect();
+        if sent.first().is_none_or(|first| *first) {
             self.hit.push(process.pid());
         }
     }
