@@ -337,7 +337,9 @@ fn a_wrong_message_is_refused_and_the_next_one_is_served() {
         ];
         for (message, code) in cases {
             wire.send(&framed(&message)).await;
-            assert_eq!(wire.answer(500).await["error"]["code"], code, "{message}");
+            let error = wire.answer(500).await["error"].take();
+            assert_eq!(error["code"], code, "{message}");
+            assert!(error["data"]["kind"].is_string(), "{error}");
         }
         wire.send(b"Content-Length: 5\r\n\r\n{bad}").await;
         let said = wire.read().await.expect("an answer");

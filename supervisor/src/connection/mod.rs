@@ -25,6 +25,8 @@ use crate::{
 
 mod frames;
 
+mod params;
+
 mod service;
 
 /// Serves a client until it is gone.

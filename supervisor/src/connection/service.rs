@@ -17,6 +17,7 @@ use tower_lsp::{
     ls_types::{InitializeParams, InitializeResult},
 };
 
+use super::params;
 use crate::{caller::Caller, house::House, methods::Serve, outbox::Outbox};
 
 tokio::task_local! {
@@ -41,7 +42,7 @@ struct Server(Caller);
 
 impl Server {
     async fn serve<M: Serve>(caller: Caller, params: Value) -> RpcResult<Value> {
-        let params: M::Params = read_params(params).map_err(|r| to_error(&r))?;
+        let params: M::Params = params::read(params).map_err(|r| to_error(&r))?;
         let result = M::serve(caller, params).await.map_err(|r| to_error(&r))?;
         let text = serde_json::value::to_raw_value(&result).map_err(|_| Error::internal_error())?;
         // The router can carry a tree of values only, and building one of a thousand rows costs more than all
@@ -59,16 +60,6 @@ impl LanguageServer for Server {
     async fn shutdown(&self) -> RpcResult<()> {
         Ok(())
     }
-}
-
-/// Reads parameters; absent, null and `{}` are alike. The refusal names the field.
-fn read_params<P: serde::de::DeserializeOwned>(params: Value) -> Result<P, Refusal> {
-    let params = if params.is_null() { json!({}) } else { params };
-    serde_path_to_error::deserialize(params).map_err(|error| {
-        let path = error.path().to_string();
-        let field = if path == "." { "params" } else { &path };
-        Refusal::bad(field, format!("is wrong: {}", error.inner()))
-    })
 }
 
 fn to_error(refusal: &Refusal) -> Error {
@@ -172,8 +163,14 @@ impl Service {
 
     async fn begin(&mut self, request: Request) -> Routed {
         let entry = methods::TABLE.iter().find(|e| e.name == request.method());
-        let (ordered, streams) = entry.map_or((true, false), |e| (e.ordered, is_stream(e.name)));
         let id = request.id().cloned();
+        if let (None, Some(id)) = (entry, &id) {
+            // The router's own answer would carry no kind.
+            let refusal = no_method(request.method());
+            let answer = Response::from_error(id.clone(), to_error(&refusal));
+            return Routed::Answered(Some(Answer::Routed(answer)));
+        }
+        let (ordered, streams) = entry.map_or((true, false), |e| (e.ordered, is_stream(e.name)));
         let answer = guarded(self.lsp.call(with_params(request)), id);
         if ordered {
             return Routed::Answered(answer.await);
@@ -206,6 +203,21 @@ impl Service {
             json!({ "protocolVersion": PROTOCOL, "ostler": hello })
         };
         id.map(|id| Response::from_ok(id, result))
+    }
+}
+
+/// Names the method, and the one that was probably meant.
+fn no_method(name: &str) -> Refusal {
+    let refusal = Refusal::new(RefusalKind::NoMethod, format!("no method {name}"));
+    let refusal = refusal.with("method", name);
+    let verb = name.rsplit('/').next().unwrap_or(name);
+    let near = methods::TABLE.iter().find(|e| {
+        let known = e.name.rsplit('/').next();
+        e.name.eq_ignore_ascii_case(name) || known.is_some_and(|k| k.eq_ignore_ascii_case(verb))
+    });
+    match near {
+        Some(entry) => refusal.hint(format!("did you mean {}?", entry.name)),
+        None => refusal,
     }
 }
 

@@ -10,7 +10,8 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 use regex::Regex;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Serve, compile};
 use crate::{
@@ -206,6 +207,20 @@ impl Found {
     }
 }
 
+/// `$/progress`.
+#[derive(Serialize)]
+struct Notification<'a> {
+    jsonrpc: &'static str,
+    method: &'static str,
+    params: Told<'a>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    token: &'a Value,
+    value: &'a Progress,
+}
+
 /// Streams a log to one client: reserves a place first, reads at its cursor afterwards.
 pub(super) struct Follower {
     job: Arc<Job>,
@@ -240,8 +255,16 @@ impl Follower {
         Ok(())
     }
 
-    fn notification(&self, value: &Progress) -> Value {
-        json!({ "jsonrpc": "2.0", "method": "$/progress", "params": { "token": self.token, "value": value } })
+    /// Written straight from its parts: a tree of values in between costs as much as all the rest of a short line.
+    fn notification<'a>(&'a self, value: &'a Progress) -> Notification<'a> {
+        Notification {
+            jsonrpc: "2.0",
+            method: "$/progress",
+            params: Told {
+                token: &self.token,
+                value,
+            },
+        }
     }
 
     /// Streams until the job's result stands and all that belongs to it is told.
