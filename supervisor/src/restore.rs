@@ -227,7 +227,8 @@ impl Restored {
             house.run_lease(lease);
         }
         if back > 0 {
-            crate::log_line!("info", "went on with {back} jobs");
+            let jobs = if back == 1 { "job" } else { "jobs" };
+            crate::log_line!("info", "went on with {back} {jobs}");
         }
     }
 }

@@ -5,38 +5,36 @@ mod tree_house;
 
 use std::time::{Duration, Instant};
 
-use ostler_supervisor::tree::Rung;
+use ostler_supervisor::tree::{Rung, Trees};
 use tree_house::{House, lives};
 
-/// A runtime whose worker threads, and they alone, are an ordinary user's: the kernel keeps user numbers per
-/// thread, only the C library spreads them.
-fn ordinary_user() -> tokio::runtime::Runtime {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().on_thread_start(|| {
+/// A service whose thread, and it alone, is an ordinary user's: the kernel keeps user numbers per thread and hands
+/// them on to the threads that one makes, only the C library spreads them.
+fn trees_of_an_ordinary_user(instance: u32) -> Trees {
+    let make = move || {
         let nobody = 65_534;
         // SAFETY: changes numbers of the calling thread.
         let done = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
         assert_eq!(done, 0, "root may become anybody");
-    });
-    builder.build().expect("a runtime")
+        Trees::new(instance, Rung::Cookie)
+    };
+    std::thread::spawn(make).join().expect("it does not panic")
 }
 
-#[test]
-fn a_member_that_became_another_users_is_found_and_named_instead_of_called_gone() {
+#[tokio::test]
+async fn a_member_that_became_another_users_is_found_and_named_instead_of_called_gone() {
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         eprintln!("skipped: only root can make a process that this user may not signal");
         return;
     }
-    let house = House::new(Rung::Cookie);
+    let mut house = House::new(Rung::Cookie);
+    house.trees = trees_of_an_ordinary_user(house.instance);
     let mut job = house.sh(1, "echo $$; exec sleep 600");
     job.pids(1);
     let began = Instant::now();
-    let runtime = ordinary_user();
-    let (reached, killed) = runtime.block_on(async {
-        let reached = house.trees.polite(job.mark.clone()).await;
-        (reached, house.trees.kill(job.mark.clone()).await)
-    });
+    let reached = house.trees.polite(job.mark.clone()).await;
+    let killed = house.trees.kill(job.mark.clone()).await;
     assert_eq!(reached, [0_u32; 0]);
     assert_eq!(killed.seen, [job.pid], "its limits are open to all");
     let survivor = killed.survivors.first().expect("it may not be signalled");

@@ -1,7 +1,10 @@
 //! The shared service that looks for members, signals them and ends trees: one scan serves everybody.
 //!
-//! Requests queue up; one blocking worker at a time takes all that is pending, scans once and answers. It runs
-//! only while there is something to do. It never reaps (the keeper does) and keeps no descriptor of a member.
+//! Requests queue up; one thread takes all that is pending, scans once and answers. It sleeps while there is
+//! nothing to do. It never reaps (the keeper does) and keeps no descriptor of a member.
+//!
+//! The thread is there from the beginning: when a fork storm has filled the process table, no thread can be made,
+//! and that is when a stop is wanted most (a worker made on demand once panicked there).
 //!
 //! A kill goes in rounds: stop whatever is found and look again until nothing new turns up, kill all that was
 //! found, sleep until it is dead, look again; over when two looks in a row see nobody. Killing without stopping
@@ -21,8 +24,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ostler_proto::job::Survivor;
@@ -56,29 +60,31 @@ pub struct Killed {
     pub survivors: Vec<Survivor>,
 }
 
-/// Finds, signals and ends trees. Clones share one queue and one worker.
+/// Finds, signals and ends trees. Clones share one queue and one thread, which ends with the last of them.
 ///
-/// Every call needs a tokio runtime. A call that is dropped before it answers has still been asked.
+/// A call that is dropped before it answers has still been asked.
 #[derive(Clone)]
 pub struct Trees {
     shared: Arc<Shared>,
+    _last: Arc<Last>,
 }
 
 impl Trees {
     /// Makes the service for the house `instance`, see [`super::instance_here`].
     pub fn new(instance: u32, rung: Rung) -> Self {
-        let queue = Queue {
-            asked: Vec::new(),
-            idle: Some(Scanner::new(instance, rung)),
-        };
+        let shared = Arc::new(Shared {
+            instance,
+            rung,
+            queue: Mutex::new(Queue::default()),
+            news: Condvar::new(),
+            wake: Wake::new(),
+            scans: AtomicU64::new(0),
+            fault: Mutex::new(None),
+        });
+        lock(&shared.queue).served = shared.begin();
         Self {
-            shared: Arc::new(Shared {
-                rung,
-                queue: Mutex::new(queue),
-                wake: Wake::new(),
-                scans: AtomicU64::new(0),
-                fault: Mutex::new(None),
-            }),
+            _last: Arc::new(Last(Arc::clone(&shared))),
+            shared,
         }
     }
 
@@ -151,20 +157,25 @@ impl Trees {
     }
 }
 
-/// What `Trees` and the worker share.
+/// What `Trees` and the thread share.
 struct Shared {
+    instance: u32,
     rung: Rung,
     queue: Mutex<Queue>,
+    news: Condvar,
     wake: Wake,
     scans: AtomicU64,
     fault: Mutex<Option<String>>,
 }
 
 /// Requests that no scan has seen yet.
+#[derive(Default)]
 struct Queue {
     asked: Vec<Ask>,
-    /// Here while no worker runs; whoever takes it out starts one.
-    idle: Option<Scanner>,
+    /// There is a thread. False only where none could be made; each request tries again.
+    served: bool,
+    /// Nobody can ask any more.
+    over: bool,
 }
 
 enum Ask {
@@ -172,23 +183,67 @@ enum Ask {
     Kill(Kill),
 }
 
+/// Dropped with the last `Trees`.
+struct Last(Arc<Shared>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        lock(&self.0.queue).over = true;
+        self.0.news.notify_one();
+    }
+}
+
 impl Shared {
+    /// Makes the thread; false when that is impossible now.
+    fn begin(self: &Arc<Self>) -> bool {
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("trees".into());
+        thread.spawn(move || serve(&shared)).is_ok()
+    }
+
     fn ask(self: &Arc<Self>, ask: Ask) {
         let mut queue = lock(&self.queue);
-        queue.asked.push(ask);
-        let Some(scanner) = queue.idle.take() else {
-            drop(queue);
-            self.wake.ring();
+        if !queue.served {
+            queue.served = self.begin();
+        }
+        if !queue.served {
+            // Dropped unanswered, which its asker takes for "could not look".
             return;
-        };
+        }
+        queue.asked.push(ask);
         drop(queue);
+        self.news.notify_one();
+        self.wake.ring();
+    }
+
+    /// Waits for requests; false when there will be none.
+    fn wanted(&self) -> bool {
+        let queue = lock(&self.queue);
+        let idle = |queue: &mut Queue| queue.asked.is_empty() && !queue.over;
+        let queue = self.news.wait_while(queue, idle);
+        !queue
+            .unwrap_or_else(PoisonError::into_inner)
+            .asked
+            .is_empty()
+    }
+}
+
+/// The thread: serves until nobody can ask any more. What the scanner remembers of a tree holds between requests.
+fn serve(shared: &Arc<Shared>) {
+    let mut scanner = Scanner::new(shared.instance, shared.rung);
+    while shared.wanted() {
         let worker = Worker {
-            shared: Arc::clone(self),
-            scanner: Some(scanner),
+            shared,
+            scanner: &mut scanner,
             kills: Vec::new(),
             patience: PATIENCE[0],
         };
-        tokio::task::spawn_blocking(move || worker.run());
+        if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+            // Whoever asked before that hears that we could not look, and the next one is served again.
+            lock(&shared.queue).asked.clear();
+            scanner = Scanner::new(shared.instance, shared.rung);
+            crate::log_line!("error", "a look at the process table panicked");
+        }
     }
 }
 
@@ -198,14 +253,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs while there are requests or trees to end.
-struct Worker {
-    shared: Arc<Shared>,
-    scanner: Option<Scanner>,
+struct Worker<'a> {
+    shared: &'a Shared,
+    scanner: &'a mut Scanner,
     kills: Vec<Kill>,
     patience: Duration,
 }
 
-impl Worker {
+impl Worker<'_> {
     fn run(mut self) {
         let mut urgency = None;
         while let Some(mut queries) = self.take() {
@@ -227,13 +282,11 @@ impl Worker {
         }
     }
 
-    /// Takes what is pending. Nothing: the scanner is back in its place and the worker is to end. Both under
-    /// one lock, so that a request either is seen here or starts the next worker.
+    /// Takes what is pending; nothing when there is nothing to do any more.
     fn take(&mut self) -> Option<Vec<Query>> {
         self.shared.wake.hush();
         let mut queue = lock(&self.shared.queue);
         if queue.asked.is_empty() && self.kills.is_empty() {
-            queue.idle = self.scanner.take();
             return None;
         }
         let mut queries = Vec::new();
@@ -256,18 +309,16 @@ impl Worker {
         let wanted = kills.iter().map(|kill| &kill.target);
         let wanted = wanted.chain(queries.iter().map(|query| &query.target));
         let targets: Vec<Arc<Target>> = wanted.cloned().collect();
-        let Some(scanner) = &mut self.scanner else {
-            return Err(io::Error::other("the scanner is gone"));
-        };
         self.shared.scans.fetch_add(1, Ordering::Relaxed);
-        scanner.scan(
-            &targets,
-            !kills.is_empty(),
-            &mut |at, found| match at.checked_sub(kills.len()) {
-                None => kills[at].found(&found),
-                Some(at) => queries[at].found(&found),
-            },
-        )
+        self.scanner
+            .scan(
+                &targets,
+                !kills.is_empty(),
+                &mut |at, found| match at.checked_sub(kills.len()) {
+                    None => kills[at].found(&found),
+                    Some(at) => queries[at].found(&found),
+                },
+            )
     }
 
     /// Answers kills that are over, strikes where everything stands still, and sleeps when nobody wants
@@ -277,7 +328,7 @@ impl Worker {
         let mut again = false;
         let mut moved = false;
         let mut struck = Vec::new();
-        let scanner = self.scanner.as_ref();
+        let scanner = &*self.scanner;
         self.kills.retain_mut(|kill| {
             moved |= kill.fresh;
             match kill.next(blind, now) {
@@ -285,9 +336,7 @@ impl Worker {
                 Step::Look => again = true,
                 Step::Strike => {
                     struck.extend(kill.here.iter().map(|(pid, proof)| (*pid, *proof)));
-                    if let Some(scanner) = scanner {
-                        kill.strike(scanner);
-                    }
+                    kill.strike(scanner);
                 }
             }
             kill.reply.is_some()
@@ -308,12 +357,9 @@ impl Worker {
     /// Sleeps until all of them are dead, one after the other through one descriptor: the last death ends the
     /// wait either way.
     fn sleep(&self, struck: &[(u32, Proof)], until: Instant) {
-        let Some(scanner) = &self.scanner else {
-            return;
-        };
         let mut blind = struck.is_empty();
         for (pid, proof) in struck {
-            match wait_one(scanner, *pid, *proof, until, &self.shared.wake) {
+            match wait_one(self.scanner, *pid, *proof, until, &self.shared.wake) {
                 Ok(Waited::Dead) => {}
                 Ok(Waited::TimeOver | Waited::Woken) => return,
                 Err(_) => blind = true,
@@ -337,17 +383,6 @@ fn wait_one(
     match scanner.reopen(pid, proof)? {
         Opened::Live(process) => process.wait_dead(until, wake),
         Opened::Dead | Opened::Stranger => Ok(Waited::Dead),
-    }
-}
-
-impl Drop for Worker {
-    /// After a panic the next request must find a scanner, and nobody may wait for this worker's answers.
-    fn drop(&mut self) {
-        if let Some(scanner) = self.scanner.take() {
-            let mut queue = lock(&self.shared.queue);
-            queue.asked.clear();
-            queue.idle = Some(scanner);
-        }
     }
 }
 
