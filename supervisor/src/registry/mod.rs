@@ -1,0 +1,484 @@
+//! Sessions, quotas, names, ids, tombstones: the one table behind the one mutex.
+//!
+//! The mutex is held for look-ups and for admitting a job, never across an await. Here: the table and what a job
+//! needs of it; [`sessions`]: opening and closing; [`names`]: who may see what, and which thing a name means;
+//! [`restart`]: the way into the ledger and back.
+
+mod names;
+
+mod restart;
+
+mod sessions;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use ostler_proto::{
+    id,
+    job::Kind,
+    limits,
+    refusal::{Refusal, RefusalKind},
+};
+use tokio::sync::watch;
+
+use crate::{
+    clock::Moment,
+    feed::Feed,
+    job::{Job, Plan, Spec},
+    ledger::{Entry, Ledger},
+    log::{Arena, Budget, Log, SpillPolicy},
+    secret,
+    session::{Permit, Session, Tombstone},
+};
+
+/// What a connection may see.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Access {
+    /// It showed the owner key.
+    pub(crate) owner: bool,
+    /// Sessions whose token it showed, or that it made, in order.
+    pub(crate) attached: Vec<String>,
+}
+
+/// How much there is to keep; the daemon leaves when all of it is nothing for a while.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) jobs: u64,
+    pub(crate) results: u64,
+    pub(crate) connections: u64,
+}
+
+/// A lease that runs.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    session: String,
+    pub(crate) ms: u64,
+    /// How often somebody had attached when it began: one more, and it is void.
+    attached: u64,
+}
+
+impl Lease {
+    fn of(session: &Session) -> Option<Self> {
+        let ms = session.record.lease_ms.filter(|_| session.clients == 0)?;
+        Some(Self {
+            session: session.record.session.id.clone(),
+            ms,
+            attached: session.attached,
+        })
+    }
+}
+
+/// A session that is being closed: its id, and what is in it, newest first.
+pub(crate) type Closing = (String, Vec<Arc<Job>>);
+
+/// What of the load somebody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// Nothing is worth staying for.
+    pub(crate) empty: bool,
+    /// No client is connected.
+    pub(crate) alone: bool,
+}
+
+impl Load {
+    fn signs(self) -> Signs {
+        let alone = self.connections == 0;
+        Signs {
+            empty: alone && self.jobs == 0 && self.results == 0,
+            alone,
+        }
+    }
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// A job was made; its life begins with this permit.
+    New(Arc<Job>, Permit),
+    /// Its key names a job that exists.
+    Known(Arc<Job>),
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    inner: Mutex<Inner>,
+    pub(crate) ledger: Arc<Ledger>,
+    arena: Arc<Arena>,
+    artifacts: PathBuf,
+    budget: Arc<Budget>,
+    rung: &'static str,
+    load: Mutex<Load>,
+    /// Changes of the load that somebody waits for; moves only when one of them does, so that a job that comes and
+    /// goes beside a client wakes nobody.
+    signs: watch::Sender<Signs>,
+    /// Live jobs that the descriptor table has room for.
+    most_jobs: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    sessions: BTreeMap<String, Session>,
+    /// Process id to session and number.
+    processes: BTreeMap<String, (String, u64)>,
+    closed: HashMap<String, u64>,
+    next_number: u64,
+    leaving: bool,
+    connections: u64,
+}
+
+impl Registry {
+    pub(crate) fn new(
+        ledger: Arc<Ledger>,
+        arena: Arc<Arena>,
+        artifacts: PathBuf,
+        rung: &'static str,
+        most_jobs: u64,
+    ) -> Self {
+        let budget = Budget::with_floor(limits::SPILL_USER, artifacts.clone(), limits::DISK_FLOOR);
+        Self {
+            inner: Mutex::new(Inner {
+                next_number: 1,
+                ..Inner::default()
+            }),
+            ledger,
+            arena,
+            artifacts,
+            budget,
+            rung,
+            load: Mutex::default(),
+            signs: watch::Sender::new(Load::default().signs()),
+            most_jobs,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much there is to keep.
+    pub(crate) fn load(&self) -> Load {
+        *self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches what of it matters for leaving.
+    pub(crate) fn signs(&self) -> watch::Receiver<Signs> {
+        self.signs.subscribe()
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Load)) {
+        let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut load);
+        let now = load.signs();
+        self.signs
+            .send_if_modified(|signs| std::mem::replace(signs, now) != now);
+    }
+
+    /// Recounts what there is to keep; called when a job began, ended or went.
+    pub(crate) fn recount(&self) {
+        let inner = self.lock();
+        let (mut jobs, mut results) = (0, 0);
+        for job in inner.sessions.values().flat_map(|s| s.jobs.values()) {
+            if job.is_live() {
+                jobs += 1
+            } else {
+                results += 1
+            }
+        }
+        let load = Load {
+            jobs,
+            results,
+            connections: inner.connections,
+        };
+        self.note(|l| *l = load);
+    }
+
+    pub(crate) fn connection_came(&self) -> u64 {
+        let n = {
+            let mut inner = self.lock();
+            inner.connections += 1;
+            inner.connections
+        };
+        self.note(|l| l.connections = n);
+        n
+    }
+
+    /// Takes a connection off; returns the leases that begin to run.
+    pub(crate) fn connection_went(&self, access: &Access) -> Vec<Lease> {
+        let mut leases = Vec::new();
+        let n = {
+            let mut inner = self.lock();
+            inner.connections -= 1;
+            for id in &access.attached {
+                if let Some(session) = inner.sessions.get_mut(id) {
+                    session.clients = session.clients.saturating_sub(1);
+                    leases.extend(Lease::of(session));
+                }
+            }
+            inner.connections
+        };
+        self.note(|l| l.connections = n);
+        leases
+    }
+
+    /// Refuses everything new from here on.
+    pub(crate) fn leave(&self) {
+        self.lock().leaving = true;
+    }
+
+    /// Takes that back: somebody came while the supervisor was about to go.
+    pub(crate) fn stay(&self) {
+        self.lock().leaving = false;
+    }
+
+    /// Checks quota, name and key and makes the job, all in one step; a refusal makes nothing.
+    pub(crate) fn admit(&self, plan: &Plan, access: &Access) -> Result<Admission, Refusal> {
+        let mut inner = self.lock();
+        if inner.leaving {
+            return Err(leaving());
+        }
+        let session_id = inner.pick(plan.start.session.as_deref(), access)?;
+        let session = inner
+            .sessions
+            .get(&session_id)
+            .ok_or_else(|| Refusal::no_session(&session_id))?;
+        if session.closing {
+            return Err(Refusal::new(
+                RefusalKind::SessionGone,
+                format!("session {session_id} is being closed"),
+            ));
+        }
+        if let Some(known) = known_key(session, plan)? {
+            return Ok(Admission::Known(known));
+        }
+        if let Some(name) = plan.start.name.as_deref().filter(|n| session.has_live(n)) {
+            return Err(Refusal::new(
+                RefusalKind::NameTaken,
+                format!("the name {name} belongs to a live job of {session_id}"),
+            )
+            .hint(format!("ostler stop {name}, or another --name")));
+        }
+        self.room(&inner)?;
+        let permit = session
+            .place(Kind::Command)
+            .map_err(|limit| full(session, limit))?;
+        let slot = self
+            .arena
+            .claim(inner.next_number)
+            .ok_or_else(|| self.no_record())?;
+        let job = Arc::new(self.make(&mut inner, &session_id, plan, slot));
+        inner.put(&session_id, Arc::clone(&job));
+        drop(inner);
+        self.note(|l| l.jobs += 1);
+        Ok(Admission::New(job, permit))
+    }
+
+    /// Descriptors are refused before anything is made: running out half way would cost somebody else.
+    fn room(&self, inner: &Inner) -> Result<(), Refusal> {
+        let live = self.load().jobs;
+        let most = self
+            .most_jobs
+            .saturating_sub(inner.connections / limits::DESCRIPTORS_PER_JOB);
+        if live < most {
+            return Ok(());
+        }
+        Err(Refusal::limit(
+            "descriptors",
+            most,
+            format!("{live} jobs run; no descriptors for another"),
+            &[],
+        )
+        .hint("stop some, or raise the limit of open files and restart"))
+    }
+
+    fn no_record(&self) -> Refusal {
+        let slots = self.arena.slots() as u64;
+        Refusal::limit(
+            "records",
+            slots,
+            format!("{slots} records are kept; no room for another"),
+            &[],
+        )
+        .hint("ostler rm, or ostler session close, for what is not needed any more")
+    }
+
+    fn make(&self, inner: &mut Inner, session_id: &str, plan: &Plan, slot: usize) -> Job {
+        let number = inner.next_number;
+        inner.next_number += 1;
+        let session = inner
+            .sessions
+            .get_mut(session_id)
+            .expect("the caller holds the lock and looked it up");
+        let process_id = format!("{}{}", id::PROCESS_PREFIX, secret::ulid());
+        let spill = plan.start.output.spill.unwrap_or(true);
+        let spill = spill.then(|| {
+            session
+                .spill_path(&self.artifacts, &process_id)
+                .display()
+                .to_string()
+        });
+        let ask = &plan.start;
+        let spec = Spec {
+            number,
+            id: session.next_id(Kind::Command),
+            process_id,
+            kind: Kind::Command,
+            session: session.record.session.clone(),
+            name: ask.name.clone(),
+            args: plan.args.clone(),
+            cwd: plan.cwd.clone(),
+            candidates: plan.candidates.clone(),
+            accepted: plan.accepted,
+            timeout_at: ask.timeout_ms.map(|ms| plan.accepted.mono + ms),
+            timeout_ms: ask.timeout_ms,
+            grace_ms: ask.grace_ms.unwrap_or(limits::GRACE),
+            max_bytes: ask.output.max_bytes,
+            on_limit: ask.output.on_limit,
+            ok: ask.ok.clone(),
+            side_effect: ask.side_effect.clone(),
+            key: ask.key.clone(),
+            key_of: plan.key_of,
+            stdin_open: ask.stdin == ostler_proto::methods::Stdin::Open,
+            bound: plan.bound,
+            spill,
+            slot: slot as u32,
+        };
+        let policy = spill_policy(&spec, &session.budget);
+        let log = Log::new(Arc::clone(&self.arena), slot, number, policy);
+        let feed = spec.stdin_open.then(Feed::new);
+        Job::new(spec, log, self.rung, feed)
+    }
+
+    /// Every job that lives.
+    pub(crate) fn live(&self) -> Vec<Arc<Job>> {
+        let inner = self.lock();
+        let jobs = inner.sessions.values().flat_map(|s| s.jobs.values());
+        jobs.filter(|j| j.is_live()).cloned().collect()
+    }
+
+    /// Forgets a job that is over, and its artifacts.
+    pub(crate) fn release(&self, job: &Arc<Job>) {
+        let entry = {
+            let mut inner = self.lock();
+            let Some(session) = inner.sessions.get_mut(&job.spec.session.id) else {
+                return;
+            };
+            if session.remove(job.spec.number).is_none() {
+                return;
+            }
+            let tombstone = session.bury(job, "released");
+            inner.forget(job);
+            Entry::Buried {
+                session: job.spec.session.id.clone(),
+                tombstone,
+            }
+        };
+        self.ledger.append(&entry);
+        job.log.retire();
+        self.recount();
+    }
+
+    /// Lets go of ended jobs beyond what is kept. Called when a job is over.
+    pub(crate) fn trim(&self, session_id: &str) {
+        let gone: Vec<(Arc<Job>, Tombstone)> = {
+            let mut inner = self.lock();
+            let Some(session) = inner.sessions.get_mut(session_id) else {
+                return;
+            };
+            let surplus = session.surplus(Moment::now().wall);
+            let mut gone = Vec::new();
+            for number in surplus {
+                if let Some(job) = session.remove(number) {
+                    let tombstone = session.bury(&job, "evicted");
+                    gone.push((job, tombstone));
+                }
+            }
+            for (job, _) in &gone {
+                inner.forget(job);
+            }
+            gone
+        };
+        for (job, tombstone) in gone {
+            self.ledger.append(&Entry::Buried {
+                session: session_id.to_owned(),
+                tombstone,
+            });
+            job.log.retire();
+        }
+        self.recount();
+    }
+}
+
+impl Inner {
+    fn put(&mut self, session_id: &str, job: Arc<Job>) {
+        self.processes.insert(
+            job.spec.process_id.clone(),
+            (session_id.to_owned(), job.spec.number),
+        );
+        if let Some(session) = self.sessions.get_mut(session_id) {
+            session.insert(job);
+        }
+    }
+
+    fn forget(&mut self, job: &Job) {
+        self.processes.remove(&job.spec.process_id);
+    }
+}
+
+/// Where the output of a job goes that leaves its ring.
+pub(crate) fn spill_policy(spec: &Spec, budget: &Arc<Budget>) -> SpillPolicy {
+    match &spec.spill {
+        None => SpillPolicy::Off,
+        Some(path) => SpillPolicy::To {
+            path: PathBuf::from(path),
+            cap: limits::SPILL_JOB,
+            budget: Arc::clone(budget),
+        },
+    }
+}
+
+fn known_key(session: &Session, plan: &Plan) -> Result<Option<Arc<Job>>, Refusal> {
+    let known = plan
+        .start
+        .key
+        .as_ref()
+        .and_then(|k| session.keys.get(k))
+        .and_then(|n| session.jobs.get(n));
+    match known {
+        Some(job) if job.spec.key_of == plan.key_of => Ok(Some(Arc::clone(job))),
+        Some(job) => Err(Refusal::new(
+            RefusalKind::KeyConflict,
+            format!("this key was used for another request, {}", job.spec.id),
+        )
+        .hint("use a fresh key for a new job")),
+        None => Ok(None),
+    }
+}
+
+fn full(session: &Session, limit: u32) -> Refusal {
+    let live: Vec<_> = session
+        .jobs
+        .values()
+        .filter(|j| j.is_live())
+        .map(|j| j.row())
+        .collect();
+    let name = &session.record.session.name;
+    Refusal::limit(
+        "commands",
+        u64::from(limit),
+        format!("{limit} of {limit} commands run in {name}"),
+        &live,
+    )
+    .hint(format!(
+        "stop one, or ostler session open {} --commands {}",
+        session.record.session.id,
+        (u64::from(limit) * 2).clamp(1, u64::from(limits::QUOTA_CEILING))
+    ))
+}
+
+fn leaving() -> Refusal {
+    Refusal::new(RefusalKind::Leaving, "the supervisor is leaving").hint("try again in a moment")
+}

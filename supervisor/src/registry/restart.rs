@@ -1,0 +1,114 @@
+//! The table on its way into the ledger and back out of it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use ostler_proto::limits;
+
+use super::Registry;
+use crate::{
+    job::{Finished, Job},
+    ledger::Entry,
+    log::Budget,
+    session::{Permit, Record, Session, Tombstone},
+};
+
+impl Registry {
+    /// What is alive, as ledger entries.
+    pub(crate) fn snapshot(&self, started_at: u64, generation: u64) -> Vec<Entry> {
+        let inner = self.lock();
+        let mut entries = vec![Entry::House {
+            started_at,
+            generation,
+            next_number: inner.next_number,
+        }];
+        for session in inner.sessions.values() {
+            entries.push(Entry::Session(session.record.clone()));
+            for tombstone in &session.tombstones {
+                let session = session.record.session.id.clone();
+                entries.push(Entry::Buried {
+                    session,
+                    tombstone: tombstone.clone(),
+                });
+            }
+            for job in session.jobs.values() {
+                let status = job.status();
+                if let Some(finished) = &status.finished {
+                    let finished = Box::new(Finished::clone(finished));
+                    entries.push(Entry::Finished {
+                        spec: Box::new(job.spec.clone()),
+                        finished,
+                    });
+                }
+                let wanted = job.wanted().borrow().clone();
+                if wanted.who.is_some() && !status.over {
+                    entries.push(Entry::Wanted {
+                        number: job.spec.number,
+                        wanted,
+                    });
+                }
+                if job.spec.bound && !job.is_bound() && !status.over {
+                    entries.push(Entry::Unbound {
+                        number: job.spec.number,
+                    });
+                }
+            }
+        }
+        entries
+    }
+
+    /// Puts a session of an earlier supervisor back.
+    pub(crate) fn restore_session(&self, record: Record, tombstones: Vec<Tombstone>) {
+        let budget = Budget::new(limits::SPILL_SESSION, Some(Arc::clone(&self.budget)));
+        let mut session = Session::new(record, budget);
+        for tombstone in tombstones {
+            session.put_tombstone(tombstone);
+        }
+        self.lock()
+            .sessions
+            .insert(session.record.session.id.clone(), session);
+    }
+
+    /// Budget of the session that a job of an earlier supervisor belongs to.
+    pub(crate) fn budget_of(&self, session: &str) -> Option<Arc<Budget>> {
+        self.lock()
+            .sessions
+            .get(session)
+            .map(|s| Arc::clone(&s.budget))
+    }
+
+    /// Puts a job of an earlier supervisor back and takes its place in the quota.
+    pub(crate) fn restore_job(&self, job: &Arc<Job>) -> Option<Permit> {
+        let mut inner = self.lock();
+        let session = inner.sessions.get(&job.spec.session.id)?;
+        let permit = session.place_anyway(job.spec.kind);
+        let id = job.spec.session.id.clone();
+        inner.put(&id, Arc::clone(job));
+        Some(permit)
+    }
+
+    /// Ends a restore: numbers and slots that are in use are not given out again.
+    pub(crate) fn restored(&self, next_number: u64) {
+        let mut inner = self.lock();
+        let jobs: Vec<_> = inner
+            .sessions
+            .values()
+            .flat_map(|s| s.jobs.values())
+            .cloned()
+            .collect();
+        let top = jobs.iter().map(|j| j.spec.number + 1).max().unwrap_or(1);
+        inner.next_number = inner.next_number.max(top).max(next_number);
+        let owned: HashMap<usize, u64> = jobs
+            .iter()
+            .map(|j| (j.spec.slot as usize, j.spec.number))
+            .collect();
+        drop(inner);
+        // A job that was admitted and never reached the keeper left its slot behind.
+        for slot in 0..self.arena.slots() {
+            let owner = self.arena.owner(slot);
+            if owner.is_some() && owner != owned.get(&slot).copied() {
+                let _ = self.arena.punch(slot);
+            }
+        }
+        self.recount();
+    }
+}
