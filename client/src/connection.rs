@@ -23,7 +23,7 @@ use std::task::{Context, Poll, ready};
 
 use ostler_proto::frame::{self, Framing};
 use ostler_proto::job::{Page, Row};
-use ostler_proto::methods::{JobRun, JobTail, Method, Progress};
+use ostler_proto::methods::{JobRun, JobTail, Method, Progress, SessionWatch};
 use ostler_proto::refusal::Refusal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -89,6 +89,13 @@ impl Streaming for JobRun {
 }
 
 impl Streaming for JobTail {
+    fn prepare(params: &mut Self::Params, token: i64, since: Option<u64>) {
+        params.partial_result_token = token.into();
+        params.since = since.or(params.since);
+    }
+}
+
+impl Streaming for SessionWatch {
     fn prepare(params: &mut Self::Params, token: i64, since: Option<u64>) {
         params.partial_result_token = token.into();
         params.since = since.or(params.since);

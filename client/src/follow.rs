@@ -4,7 +4,7 @@
 //! ends the stream alone.
 
 use ostler_proto::job::{Page, Row};
-use ostler_proto::methods::Progress;
+use ostler_proto::methods::{self, Progress};
 use tokio::sync::mpsc;
 
 use crate::client::Client;
@@ -20,11 +20,13 @@ pub enum Event<R> {
     Started(Box<Row>),
     /// Output. `lost` says how much is missing before it.
     Page(Page),
+    /// Something happened to a job; of `session/watch`.
+    Happened(Box<methods::Event>),
     /// The answer; last.
     End(Box<R>),
 }
 
-/// A running `job/run` or `job/tail`.
+/// A running `job/run`, `job/tail` or `session/watch`.
 pub struct Stream<M: Streaming> {
     client: Client,
     params: M::Params,
@@ -91,6 +93,11 @@ where
                     self.since = Some(page.next);
                     self.tries = 0;
                     return Ok(Event::Page(page));
+                }
+                Some(Progress::Event(event)) => {
+                    self.since = Some(event.seq);
+                    self.tries = 0;
+                    return Ok(Event::Happened(event));
                 }
                 None => match (&mut live.call).await {
                     Ok(answer) => return Ok(Event::End(Box::new(answer))),

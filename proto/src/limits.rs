@@ -62,6 +62,11 @@ pub const FINISHED_FOR: u64 = 24 * 3_600 * 1_000;
 /// Tombstones that a session keeps until it is closed.
 pub const TOMBSTONES: usize = 1_000;
 
+/// Events that wait for those who watch sessions; a watcher that is further behind is told how many it missed.
+pub const EVENTS: usize = 1_024;
+/// Names before an adoption or a rename that stay valid.
+pub const MOVED: usize = 1_000;
+
 /// A supervisor with nothing to keep leaves after this time.
 pub const LEAVE_AFTER: u64 = 600_000;
 /// Longest start of a supervisor that a client waits for, and longest time that `start.lock` is held.

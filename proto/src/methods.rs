@@ -77,6 +77,10 @@ table! {
     SupervisorStop "supervisor/stop" spawned (StopSupervisor) -> StopSummary, "Refuses new work, stops every job, answers when all are gone, then leaves.";
     SessionOpen "session/open" ordered (OpenSession) -> OpenedSession, "Creates a session or attaches to one by its token.";
     SessionList "session/list" spawned (Nothing) -> SessionTable, "Lists the sessions that this connection may see.";
+    SessionRename "session/rename" ordered (RenameSession) -> MovedSession, "Gives a session another id: the whole slot moves. Onto one that exists, it is adopted by that.";
+    SessionAdopt "session/adopt" ordered (AdoptSession) -> MovedSession, "Hands all jobs of a session to another one and ends the first.";
+    SessionNotices "session/notices" spawned (ReadNotices) -> Notices, "Lists the ends of background jobs that nobody has confirmed yet, and confirms those that were read.";
+    SessionWatch "session/watch" spawned (WatchSession) -> WatchEnd, "Streams what happens to jobs as `$/progress`, in order, until it is cancelled or the session is closed.";
     SessionClose "session/close" spawned (CloseSession) -> StopSummary, "Stops every job of a session, forgets them, then deletes their artifacts.";
     JobStart "job/start" spawned (Start) -> Row, "Starts a job; answers when exec has succeeded or failed, 100 ms at most.";
     JobRun "job/run" spawned (Run) -> JobResult, "Starts a job, streams it, waits and collects; cancelling it or going away ends the tree.";
@@ -180,8 +184,12 @@ pub struct OpenSession {
     pub shells: Option<u32>,
     /// Live sub-agents allowed.
     pub agents: Option<u32>,
-    /// How long it outlives its last connection, in ms; null or absent: until it is closed.
+    /// How long it outlives its last connection, in ms; absent: as it was, at first until it is closed.
     pub lease_ms: Option<u64>,
+    /// No lease: it lasts until it is closed, whatever was said before.
+    pub keep: bool,
+    /// The session that this one works for, one that the connection may see: who holds that sees this one too.
+    pub parent: Option<String>,
     /// Refuse instead of creating.
     pub attach_only: bool,
 }
@@ -240,6 +248,156 @@ pub struct SessionRow {
     pub limits: SessionLimits,
     /// When it was opened.
     pub opened_at: u64,
+    /// The session that it works for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// How long it outlives its last connection; absent: until it is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// What is left of that; absent while somebody is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_left_ms: Option<u64>,
+    /// When its lease ended its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lapsed_at: Option<u64>,
+}
+
+/// `session/rename`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RenameSession {
+    /// Which; the attached one when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Its new id, and its new name.
+    pub to: String,
+}
+
+/// `session/adopt`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AdoptSession {
+    /// Whose jobs.
+    pub session: String,
+    /// Who gets them; the attached session when absent.
+    #[serde(default)]
+    pub into: Option<String>,
+}
+
+/// Where the jobs of a session are now.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct MovedSession {
+    /// The session that has them.
+    pub session: SessionRef,
+    /// Jobs with their old and new names. Old ones stay valid for the new owner.
+    pub jobs: Vec<MovedJob>,
+}
+
+/// One job that has moved.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct MovedJob {
+    /// `SESSION/t1`, as it was.
+    pub from: String,
+    /// Its short id now.
+    pub to: String,
+    /// What never changes.
+    pub process_id: String,
+}
+
+/// `session/notices`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ReadNotices {
+    /// Whose; the attached session when absent.
+    pub session: Option<String>,
+    /// The last number that the reader has shown: it and those before are not told again.
+    pub seen: Option<u64>,
+}
+
+/// Ends that nobody has confirmed.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Notices {
+    /// Oldest first.
+    pub notices: Vec<Notice>,
+}
+
+/// The end of a job that ran in the background.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Notice {
+    /// Its number; grows, and is never used twice in a session.
+    pub number: u64,
+    /// The job.
+    pub row: Row,
+}
+
+/// `session/watch`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct WatchSession {
+    /// Whose jobs; the attached session when absent.
+    pub session: Option<String>,
+    /// Those of every session that the connection may see.
+    pub all: bool,
+    /// Token of the `$/progress` notifications.
+    pub partial_result_token: serde_json::Value,
+    /// Go on behind the event of this number; absent: with the next one that happens.
+    pub since: Option<u64>,
+}
+
+/// Where a watch ended.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct WatchEnd {
+    /// Number of the last event that was told.
+    pub seq: u64,
+}
+
+/// Something that happened to a job.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Its number in this life of the supervisor.
+    pub seq: u64,
+    /// What.
+    #[serde(rename = "type")]
+    pub what: Happened,
+    /// The job at that moment; absent for `missed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<Box<Row>>,
+    /// `moved`: its name before, `SESSION/t1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// `missed`: how many events are gone that the reader did not take in time. List the jobs again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<u64>,
+}
+
+/// What happened to a job.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Happened {
+    /// It was accepted; there is no process yet.
+    Starting,
+    /// Its program runs.
+    Running,
+    /// Somebody wants its end.
+    Stopping,
+    /// Its main process is gone, its output is being read.
+    Draining,
+    /// Its result stands.
+    Exited,
+    /// The processes that it had left behind are gone.
+    Empty,
+    /// It is in another session now, or has another name there.
+    Moved,
+    /// Its record is gone.
+    Removed,
+    /// Events are missing here.
+    Missed,
 }
 
 /// `session/close`.
@@ -708,7 +866,7 @@ pub struct Released {
     pub row: Option<Row>,
 }
 
-/// The value of a `$/progress` notification of `job/run` and `job/tail`.
+/// The value of a `$/progress` notification.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
 #[serde(rename_all = "camelCase")]
 pub enum Progress {
@@ -716,6 +874,8 @@ pub enum Progress {
     Started(Box<Row>),
     /// Output.
     Page(Page),
+    /// Something happened to a job; `session/watch` alone.
+    Event(Box<Event>),
 }
 
 #[cfg(test)]

@@ -127,6 +127,13 @@ impl Refusal {
         Self::new(RefusalKind::NotFound, format!("no session {id}")).hint("ostler session ls")
     }
 
+    /// A session whose jobs are in another one now, for somebody who held it.
+    pub fn moved(id: &str, to: &str) -> Self {
+        Self::new(RefusalKind::Moved, format!("session {id} is now {to}"))
+            .with("to", to)
+            .hint(format!("name {to}"))
+    }
+
     /// A full quota, with what runs.
     pub fn limit(what: &str, limit: u64, message: impl Into<String>, rows: &[Row]) -> Self {
         Self::new(RefusalKind::Limit, message)

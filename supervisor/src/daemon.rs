@@ -183,14 +183,16 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
     let rung = rung(brought.cookie);
     let trees = Trees::new(brought.instance, rung);
     let most_jobs = most_jobs();
+    let past = restore::Past::read(entries);
+    let started_at = past.started_at.unwrap_or_else(|| Moment::now().wall);
     let registry = Arc::new(Registry::new(
         Arc::clone(&ledger),
         Arc::clone(&arena),
         folders.artifacts(),
         trees.rung(),
         most_jobs,
+        started_at,
     ));
-    let past = restore::Past::read(entries);
     if brought.why == Why::First {
         clear_leftovers(&folders, &trees).await;
     }
@@ -213,10 +215,11 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
             trees,
             ledger: Arc::clone(&ledger),
             pumps,
+            notices: registry.notice_numbers(),
         },
         owner_key: owner_key(&folders)?,
         home: home(),
-        started_at: past.started_at.unwrap_or_else(|| Moment::now().wall),
+        started_at,
         generation: past.generation + 1,
         registry,
         folders,
@@ -229,7 +232,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         generation: house.generation,
         next_number: past.next_number,
     });
-    restored.resume(&house, past.next_number);
+    restored.resume(&house, &past);
     std::mem::forget(brought.lock);
     Ok(house)
 }

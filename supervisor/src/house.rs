@@ -17,7 +17,6 @@ use crate::{
     life::{self, Tools, plan},
     process::link::JobFds,
     registry::{Lease, Registry},
-    session::Permit,
 };
 
 /// The one house of this process.
@@ -58,7 +57,6 @@ impl House {
     pub(crate) fn launch(
         self: &Arc<Self>,
         job: &Arc<Job>,
-        permit: Permit,
         start: &Start,
         input: plan::Input,
     ) -> Result<(), Refusal> {
@@ -72,7 +70,7 @@ impl House {
             let words = format!("no descriptors for another job: {error}");
             return Err(Refusal::limit("descriptors", 0, words, &[]));
         }
-        self.adopt(job, entry.facts, None, permit);
+        self.adopt(job, entry.facts, None);
         Ok(())
     }
 
@@ -82,7 +80,6 @@ impl House {
         job: &Arc<Job>,
         facts: watch::Receiver<Facts>,
         fds: Option<JobFds>,
-        permit: Permit,
     ) {
         let (tools, job, registry) = (
             self.tools.clone(),
@@ -91,9 +88,8 @@ impl House {
         );
         let house = Arc::clone(self);
         tokio::spawn(async move {
-            let session = job.spec.session.id.clone();
-            life::live(tools, Arc::clone(&job), facts, fds, permit).await;
-            registry.trim(&session);
+            life::live(tools, Arc::clone(&job), facts, fds).await;
+            registry.trim(&job.seat().session.id);
             house.shorten_ledger();
         });
     }
@@ -103,7 +99,7 @@ impl House {
         let house = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(lease.ms)).await;
-            for job in house.registry.abandoned(&lease) {
+            for job in house.registry.lapse(&lease) {
                 job.want_stop(job.spec.grace_ms, Who::asked("lease", None));
             }
         });

@@ -5,7 +5,7 @@
 //! reads a process.
 
 use std::sync::{
-    Arc,
+    Arc, PoisonError, RwLock,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -14,12 +14,12 @@ use ostler_proto::{
         Artifact, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, SpawnError, State,
         Survivor, Tree,
     },
-    methods::{OnLimit, Start},
+    methods::{Happened, OnLimit, Start},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::{clock::Moment, feed::Feed, log::Log};
+use crate::{clock::Moment, events::Events, feed::Feed, log::Log};
 
 /// A checked request, ready to become a job.
 #[derive(Debug)]
@@ -33,16 +33,24 @@ pub(crate) struct Plan {
     pub(crate) key_of: u64,
 }
 
+/// Where a job stands in the table: the only part of it that a rename or an adoption changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Seat {
+    pub(crate) session: SessionRef,
+    /// Short id in it.
+    pub(crate) id: String,
+}
+
 /// What a job is, from its acceptance on. It travels in the fork request, so that the child and this record
 /// come into being in one step. It holds no value of a variable: those may be secrets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// Number in this house: the job word on the wire to the keeper and in the cookie.
     pub(crate) number: u64,
-    pub(crate) id: String,
+    /// Where it was put at first; [`Job::seat`] is where it is.
+    pub(crate) born: Seat,
     pub(crate) process_id: String,
     pub(crate) kind: Kind,
-    pub(crate) session: SessionRef,
     pub(crate) name: Option<String>,
     pub(crate) args: Vec<String>,
     pub(crate) cwd: String,
@@ -158,6 +166,8 @@ pub(crate) struct Finished {
     pub(crate) cpu_ms: u64,
     /// Texts, kept here only where later output could push them out of the ring.
     pub(crate) texts: Option<Texts>,
+    /// Number of the notice that tells of this end; none for a foreground run, whose caller has the result.
+    pub(crate) notice: Option<u64>,
 }
 
 /// Head and tail of both streams.
@@ -200,10 +210,20 @@ pub(crate) struct Job {
     bound: watch::Sender<bool>,
     /// Requests that hold a foreground run.
     holders: AtomicU32,
+    seat: RwLock<Seat>,
+    /// Number of its notice; 0: none. An adoption gives a new one.
+    notice: AtomicU64,
+    events: Arc<Events>,
 }
 
 impl Job {
-    pub(crate) fn new(spec: Spec, log: Arc<Log>, rung: &'static str, feed: Option<Feed>) -> Self {
+    pub(crate) fn new(
+        spec: Spec,
+        log: Arc<Log>,
+        rung: &'static str,
+        feed: Option<Feed>,
+        events: Arc<Events>,
+    ) -> Self {
         let wanted = Wanted {
             level: Level::Run,
             force_at: u64::MAX,
@@ -229,8 +249,42 @@ impl Job {
             feed,
             bound: watch::Sender::new(spec.bound),
             holders: AtomicU32::new(0),
+            seat: RwLock::new(spec.born.clone()),
+            notice: AtomicU64::new(0),
+            events,
             spec,
         }
+    }
+
+    /// Its session and its short id there.
+    pub(crate) fn seat(&self) -> Seat {
+        let seat = self.seat.read().unwrap_or_else(PoisonError::into_inner);
+        seat.clone()
+    }
+
+    /// Its short id.
+    pub(crate) fn id(&self) -> String {
+        self.seat().id
+    }
+
+    /// For the registry alone, which holds its lock meanwhile.
+    pub(crate) fn sit(&self, seat: Seat) {
+        *self.seat.write().unwrap_or_else(PoisonError::into_inner) = seat;
+    }
+
+    /// Number of the notice of its end, if there is one.
+    pub(crate) fn notice(&self) -> Option<u64> {
+        Some(self.notice.load(Ordering::Acquire)).filter(|n| *n > 0)
+    }
+
+    /// Gives its notice this number.
+    pub(crate) fn renumber_notice(&self, number: u64) {
+        self.notice.store(number, Ordering::Release);
+    }
+
+    /// Tells those who watch; `from`: its name before.
+    pub(crate) fn tell(&self, what: Happened, from: Option<String>) {
+        self.events.tell_from(what, from, || self.row());
     }
 
     /// Raises *wanted*. Repeats are free; an earlier force time wins; the first cause stays.
@@ -265,9 +319,24 @@ impl Job {
         self.status.borrow()
     }
 
-    /// For `life` alone.
+    /// For `life` alone. Whoever watches events has the change before anybody who waits for the job hears of it.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Status)) {
-        self.status.send_modify(change);
+        self.status.send_modify(|status| {
+            let (state, left) = (status.state, status.left);
+            change(status);
+            let emptied = status.finished.is_some() && left > 0 && status.left == 0;
+            let what = if status.state != state {
+                happened(status.state)
+            } else if emptied {
+                Happened::Empty
+            } else {
+                return;
+            };
+            if let Some(finished) = &status.finished {
+                self.renumber_notice(finished.notice.unwrap_or(0));
+            }
+            self.events.tell(what, || self.row_of(status));
+        });
     }
 
     /// For `pump` alone.
@@ -311,18 +380,23 @@ impl Job {
     /// The row of a list: cells only, nobody is asked.
     pub(crate) fn row(&self) -> Row {
         let status = self.status().clone();
+        self.row_of(&status)
+    }
+
+    fn row_of(&self, status: &Status) -> Row {
         let finished = status.finished.as_deref();
         let outcome = finished.map(|f| f.outcome);
         let exit_code = finished.and_then(|f| f.exit_code);
+        let seat = self.seat();
         Row {
-            id: self.spec.id.clone(),
+            id: seat.id,
             process_id: self.spec.process_id.clone(),
-            session: self.spec.session.clone(),
+            session: seat.session,
             kind: self.spec.kind,
             name: self.spec.name.clone(),
             state: status.state,
             outcome,
-            outcome_detail: self.detail(&status),
+            outcome_detail: self.detail(status),
             exit_code,
             signal: finished.and_then(|f| f.signal.clone()),
             ok: outcome.map(|o| o == Outcome::Exited && self.is_expected(exit_code)),
@@ -422,6 +496,16 @@ impl Job {
             spill_stopped: self.log.spill_failure(),
             held_by: finished.and_then(|f| f.held_by),
         }
+    }
+}
+
+const fn happened(state: State) -> Happened {
+    match state {
+        State::Starting => Happened::Starting,
+        State::Running => Happened::Running,
+        State::Stopping => Happened::Stopping,
+        State::Draining => Happened::Draining,
+        State::Exited => Happened::Exited,
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    job::{Finished, Spec, Wanted},
+    job::{Finished, Seat, Spec, Wanted},
     session::{Record, Tombstone},
 };
 
@@ -54,6 +54,45 @@ pub(crate) enum Entry {
     Wanted { number: u64, wanted: Wanted },
     /// A foreground run became a background job.
     Unbound { number: u64 },
+    /// A session got another id, or its jobs went to another session: one record, so that a crash finds all of it
+    /// or nothing.
+    Moved(Box<Moved>),
+    /// Where a job stands, when that is not where it was born.
+    Seated(Seated),
+    /// Where a session went.
+    Gone(Gone),
+}
+
+/// A rename or an adoption.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Moved {
+    /// The session that is no more.
+    pub(crate) from: Gone,
+    /// The session that has its jobs now.
+    pub(crate) to: Record,
+    /// All that moved.
+    pub(crate) seats: Vec<Seated>,
+}
+
+/// What stays of a session that was renamed or adopted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Gone {
+    pub(crate) id: String,
+    /// Its artifact folder, which is its identity.
+    pub(crate) key: String,
+    pub(crate) token_hash: String,
+    /// Id of the session that has its jobs.
+    pub(crate) to: String,
+}
+
+/// A job and its place.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Seated {
+    pub(crate) number: u64,
+    pub(crate) seat: Seat,
+    pub(crate) notice: u64,
+    /// `SESSION/t1`, by which its owner may still call it.
+    pub(crate) from: Vec<String>,
 }
 
 /// The open ledger.

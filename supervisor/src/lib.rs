@@ -53,6 +53,8 @@ mod feed;
 
 mod job;
 
+mod events;
+
 mod lines;
 
 pub mod stats;

@@ -13,8 +13,8 @@ use ostler_proto::limits;
 use crate::{
     feed::Feed,
     house::House,
-    job::{Finished, Job, Spec, Wanted},
-    ledger::Entry,
+    job::{Finished, Job, Spec, Wanted, Who},
+    ledger::{Entry, Gone, Moved, Seated},
     log::{Arena, Log},
     process::link::JobState,
     registry::{Registry, spill_policy},
@@ -33,6 +33,8 @@ pub(crate) struct Past {
     wanted: HashMap<u64, Wanted>,
     unbound: HashSet<u64>,
     gone: HashSet<String>,
+    seats: HashMap<u64, Seated>,
+    moved: Vec<Gone>,
 }
 
 impl Past {
@@ -65,7 +67,12 @@ impl Past {
             Entry::Closed { id } => {
                 self.sessions.retain(|s| s.session.id != id);
                 self.tombstones.remove(&id);
-                self.finished.retain(|_, (spec, _)| spec.session.id != id);
+                let seats = &self.seats;
+                let session = |spec: &Spec| match seats.get(&spec.number) {
+                    Some(seated) => seated.seat.session.id.clone(),
+                    None => spec.born.session.id.clone(),
+                };
+                self.finished.retain(|_, (spec, _)| session(spec) != id);
             }
             Entry::Finished { spec, finished } => {
                 self.next_number = self.next_number.max(spec.number + 1);
@@ -84,7 +91,34 @@ impl Past {
             Entry::Unbound { number } => {
                 self.unbound.insert(number);
             }
+            Entry::Moved(moved) => self.learn_move(*moved),
+            Entry::Seated(seated) => {
+                self.seats.insert(seated.number, seated);
+            }
+            Entry::Gone(gone) => self.moved.push(gone),
         }
+    }
+
+    fn learn_move(&mut self, moved: Moved) {
+        let Moved { from, to, seats } = moved;
+        let stones = self.tombstones.remove(&from.id);
+        // A rename takes them along; an adoption writes its own.
+        if from.key == to.folder
+            && let Some(stones) = stones
+        {
+            self.tombstones.insert(to.session.id.clone(), stones);
+        }
+        self.sessions.retain(|s| s.folder != from.key);
+        self.learn(Entry::Session(to));
+        for seated in seats {
+            self.seats.insert(seated.number, seated);
+        }
+        self.moved.push(from);
+    }
+
+    /// Names by which the owner of a job may still call it.
+    fn old_names(&self, number: u64) -> &[String] {
+        self.seats.get(&number).map_or(&[], |s| &s.from)
     }
 }
 
@@ -109,6 +143,7 @@ pub(crate) fn prepare(
             .unwrap_or_default();
         registry.restore_session(record.clone(), stones);
     }
+    registry.restore_gone(past.moved.iter().cloned());
     let mut jobs = Vec::new();
     let mut live = HashSet::new();
     for mut state in states {
@@ -155,7 +190,9 @@ fn make(
     spill: Option<OwnedFd>,
     rung: &'static str,
 ) -> Arc<Job> {
-    let policy = match registry.budget_of(&spec.session.id) {
+    let seated = past.seats.get(&spec.number);
+    let seat = seated.map_or(&spec.born, |s| &s.seat).clone();
+    let policy = match registry.budget_of(&seat.session.id) {
         Some(budget) => spill_policy(&spec, &budget),
         None => crate::log::SpillPolicy::Off,
     };
@@ -168,7 +205,8 @@ fn make(
     );
     let feed = spec.stdin_open.then(Feed::new);
     let (number, bound) = (spec.number, spec.bound);
-    let job = Job::new(spec, log, rung, feed);
+    let job = Job::new(spec, log, rung, feed, Arc::clone(&registry.events));
+    job.sit(seat);
     if let Some(wanted) = past.wanted.get(&number) {
         job.restore_wanted(wanted.clone());
     }
@@ -183,6 +221,9 @@ fn make(
             s.finished = Some(Arc::new(finished));
         });
     }
+    if let Some(seated) = seated.filter(|s| s.notice > 0) {
+        job.renumber_notice(seated.notice);
+    }
     Arc::new(job)
 }
 
@@ -196,33 +237,30 @@ impl Restored {
     }
 
     /// Puts the jobs into the table and goes on with the lives of those that have one.
-    pub(crate) fn resume(self, house: &Arc<House>, next_number: u64) {
+    pub(crate) fn resume(self, house: &Arc<House>, past: &Past) {
         let mut back = 0;
         for (job, state) in self.jobs {
+            let seated = house
+                .registry
+                .restore_job(&job, past.old_names(job.spec.number));
             match state {
                 None => {
                     job.log.seal();
                     job.publish(|s| s.over = true);
-                    drop(house.registry.restore_job(&job));
                 }
                 Some(state) => {
                     back += 1;
-                    let Some(permit) = house.registry.restore_job(&job) else {
-                        crate::log_line!(
-                            "error",
-                            "job={} has no session any more",
-                            job.spec.process_id
-                        );
-                        continue;
-                    };
-                    if job.is_bound() {
+                    if !seated {
+                        // Its session was closed in the moment of the crash: nobody could ever stop it.
+                        job.want_stop(job.spec.grace_ms, Who::asked("close", None));
+                    } else if job.is_bound() {
                         wait_for_client(&job);
                     }
-                    house.adopt(&job, state.entry.facts, Some(state.fds), permit);
+                    house.adopt(&job, state.entry.facts, Some(state.fds));
                 }
             }
         }
-        house.registry.restored(next_number);
+        house.registry.restored(past.next_number);
         for lease in house.registry.leases() {
             house.run_lease(lease);
         }
@@ -242,7 +280,7 @@ fn wait_for_client(job: &Arc<Job>) {
         if job.unclaim() && job.status().finished.is_none() {
             job.want_stop(
                 job.spec.grace_ms,
-                crate::job::Who::asked("client", Some("its client did not come back".into())),
+                Who::asked("client", Some("its client did not come back".into())),
             );
         }
     });

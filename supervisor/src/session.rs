@@ -3,10 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::Arc,
 };
 
 use ostler_proto::{
@@ -16,7 +13,7 @@ use ostler_proto::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{job::Job, log::Budget};
+use crate::{job::Job, ledger::Seated, log::Budget};
 
 /// What survives of a session: its ledger entry.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,8 +25,17 @@ pub(crate) struct Record {
     pub(crate) limits: SessionLimits,
     pub(crate) lease_ms: Option<u64>,
     pub(crate) opened_at: u64,
-    /// Name of its artifact folder: unguessable, never derived from its id.
+    /// Name of its artifact folder: unguessable, never derived from its id. Also what tells it from an earlier or
+    /// later session of the same id.
     pub(crate) folder: String,
+    /// Artifact folders of the sessions that it adopted.
+    pub(crate) adopted: Vec<String>,
+    /// The session that it works for, by that one's folder and by its id at the time.
+    pub(crate) parent: Option<(String, String)>,
+    /// When its lease ended its jobs; it goes some time after that.
+    pub(crate) lapsed_at: Option<u64>,
+    /// The last notice that its reader has confirmed.
+    pub(crate) seen: u64,
     /// Next number of each kind: commands, shells, sub-agents, sends.
     pub(crate) next: [u64; 4],
 }
@@ -53,31 +59,17 @@ pub(crate) struct Session {
     pub(crate) jobs: BTreeMap<u64, Arc<Job>>,
     pub(crate) short: HashMap<String, u64>,
     pub(crate) keys: HashMap<String, u64>,
+    /// `SESSION/t1` of jobs that were another session's: their old names stay valid here.
+    pub(crate) moved: HashMap<String, u64>,
     pub(crate) tombstones: VecDeque<Tombstone>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) clients: u32,
     /// How often somebody attached.
     pub(crate) attached: u64,
+    /// Monotonic time at which its lease began to run.
+    pub(crate) alone_since: Option<u64>,
     /// It is being closed: nothing new is taken.
     pub(crate) closing: bool,
-    places: Arc<Places>,
-}
-
-/// Places taken, by kind.
-#[derive(Debug, Default)]
-struct Places([AtomicU32; 4]);
-
-/// A place in a quota, held until the job's tree is empty.
-#[derive(Debug)]
-pub(crate) struct Permit {
-    places: Arc<Places>,
-    kind: Kind,
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.places.0[index(self.kind)].fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 const fn index(kind: Kind) -> usize {
@@ -96,33 +88,28 @@ impl Session {
             jobs: BTreeMap::new(),
             short: HashMap::new(),
             keys: HashMap::new(),
+            moved: HashMap::new(),
             tombstones: VecDeque::new(),
             budget,
             clients: 0,
             attached: 0,
+            alone_since: None,
             closing: false,
-            places: Arc::default(),
         }
     }
 
-    /// Takes a place of this kind, if one is free.
-    pub(crate) fn place(&self, kind: Kind) -> Result<Permit, u32> {
+    /// Tells whether there is a place for one more of this kind; else the limit. A job holds its place until its
+    /// tree is empty.
+    pub(crate) fn room(&self, kind: Kind) -> Result<(), u32> {
         let limit = self.limit(kind);
-        let taken = &self.places.0[index(kind)];
-        // The registry's mutex is held: nobody else adds, others only give back.
-        if taken.load(Ordering::Acquire) >= limit {
+        let taken = self
+            .jobs
+            .values()
+            .filter(|j| j.spec.kind == kind && j.is_live());
+        if taken.count() as u64 >= u64::from(limit) {
             return Err(limit);
         }
-        Ok(self.place_anyway(kind))
-    }
-
-    /// Takes a place without asking: for jobs that exist already.
-    pub(crate) fn place_anyway(&self, kind: Kind) -> Permit {
-        self.places.0[index(kind)].fetch_add(1, Ordering::AcqRel);
-        Permit {
-            places: Arc::clone(&self.places),
-            kind,
-        }
+        Ok(())
     }
 
     fn limit(&self, kind: Kind) -> u32 {
@@ -141,14 +128,37 @@ impl Session {
         ostler_proto::id::short_id(kind, *next)
     }
 
+    /// The id that an adopted job gets: its own if no job here ever had that or could have had it, else the next one.
+    pub(crate) fn id_for_adopted(&mut self, kind: Kind, id: &str) -> String {
+        let number: u64 = id[1..].parse().unwrap_or(0);
+        if number > self.record.next[index(kind)] {
+            return id.into();
+        }
+        self.next_id(kind)
+    }
+
+    /// What the ledger keeps of a job's place.
+    pub(crate) fn seated(&self, job: &Job) -> Seated {
+        let number = job.spec.number;
+        let from = self.moved.iter().filter(|(_, n)| **n == number);
+        Seated {
+            number,
+            seat: job.seat(),
+            notice: job.notice().unwrap_or(0),
+            from: from.map(|(old, _)| old.clone()).collect(),
+        }
+    }
+
     /// Puts a job into the table; ids of restored jobs are not given out again.
     pub(crate) fn insert(&mut self, job: Arc<Job>) {
-        let number: u64 = job.spec.id[1..].parse().unwrap_or(0);
+        let id = job.id();
+        let number: u64 = id[1..].parse().unwrap_or(0);
         let next = &mut self.record.next[index(job.spec.kind)];
         *next = (*next).max(number);
-        self.short.insert(job.spec.id.clone(), job.spec.number);
+        self.short.insert(id, job.spec.number);
         if let Some(key) = &job.spec.key {
-            self.keys.insert(key.clone(), job.spec.number);
+            // The key of an adopted job must not take the place of one that was here before.
+            self.keys.entry(key.clone()).or_insert(job.spec.number);
         }
         self.jobs.insert(job.spec.number, job);
     }
@@ -156,8 +166,11 @@ impl Session {
     /// Takes a job out of the table.
     pub(crate) fn remove(&mut self, number: u64) -> Option<Arc<Job>> {
         let job = self.jobs.remove(&number)?;
-        self.short.remove(&job.spec.id);
-        if let Some(key) = &job.spec.key {
+        self.short.remove(&job.id());
+        self.moved.retain(|_, n| *n != number);
+        if let Some(key) = &job.spec.key
+            && self.keys.get(key) == Some(&number)
+        {
             self.keys.remove(key);
         }
         Some(job)
@@ -230,7 +243,26 @@ impl Session {
             clients: self.clients,
             limits: self.record.limits,
             opened_at: self.record.opened_at,
+            parent: self.record.parent.as_ref().map(|(_, id)| id.clone()),
+            lease_ms: self.record.lease_ms,
+            lease_left_ms: self.lease_left(),
+            lapsed_at: self.record.lapsed_at,
         }
+    }
+
+    /// What is left of its lease, while it runs.
+    fn lease_left(&self) -> Option<u64> {
+        let since = self.alone_since.filter(|_| self.clients == 0)?;
+        let lease = self
+            .record
+            .lease_ms
+            .filter(|_| self.record.lapsed_at.is_none())?;
+        Some((since + lease).saturating_sub(crate::clock::mono()))
+    }
+
+    /// What tells it from every other session, whatever its id is now.
+    pub(crate) fn key(&self) -> &str {
+        &self.record.folder
     }
 
     /// File for what leaves the ring of a job.

@@ -222,7 +222,12 @@ fn no_method(name: &str) -> Refusal {
 }
 
 fn is_stream(name: &str) -> bool {
-    name == methods::JobRun::NAME || name == methods::JobTail::NAME
+    let streams = [
+        methods::JobRun::NAME,
+        methods::JobTail::NAME,
+        methods::SessionWatch::NAME,
+    ];
+    streams.contains(&name)
 }
 
 /// A panic costs its request, not its connection.

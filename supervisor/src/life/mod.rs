@@ -4,7 +4,14 @@
 //! pure table in [`step`], and does what the table says. Everything slow (scans, kills) runs beside it, so that
 //! a second, shorter stop is heard while the first one works.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use ostler_proto::{
@@ -21,7 +28,6 @@ use crate::{
     ledger::{Entry, Ledger},
     process::link::{JobFds, Keeper, Which},
     pump::{self, Pumps},
-    session::Permit,
     tree::{Killed, Mark, Trees},
 };
 
@@ -40,6 +46,8 @@ pub(crate) struct Tools {
     pub(crate) trees: Trees,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) pumps: Arc<Pumps>,
+    /// The newest number of a notice.
+    pub(crate) notices: Arc<AtomicU64>,
 }
 
 /// Lives a job to its end: returns when no member is left and the keeper has forgotten it.
@@ -50,14 +58,12 @@ pub(crate) async fn live(
     job: Arc<Job>,
     facts: watch::Receiver<Facts>,
     fds: Option<JobFds>,
-    permit: Permit,
 ) {
     let mut living = Living::new(tools, job, facts, fds);
     while living.life.phase != Phase::Over {
         let event = living.next().await;
         living.handle(event);
     }
-    drop(permit);
     living.job.publish(|s| s.over = true);
 }
 
@@ -496,7 +502,14 @@ impl Living {
             resolved: status.resolved.clone(),
             cpu_ms: cpu,
             texts: held.then(|| texts::of(&self.job.log, at_exit)),
+            notice: self.notice(),
         }
+    }
+
+    /// Who waits in the foreground has the result and needs no notice of it.
+    fn notice(&self) -> Option<u64> {
+        let background = !self.job.is_bound();
+        background.then(|| self.tools.notices.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     fn outcome(&self, ended: Option<Ended>) -> (Outcome, Option<OutcomeDetail>) {

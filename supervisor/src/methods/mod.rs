@@ -3,8 +3,11 @@
 
 use ostler_proto::{limits, methods::Method, refusal::Refusal};
 use regex::Regex;
+use serde_json::Value;
 
 use crate::caller::Caller;
+
+mod notification;
 
 mod output;
 
@@ -19,6 +22,8 @@ mod stop;
 mod supervisor;
 
 mod wait;
+
+mod watch;
 
 mod write;
 
@@ -40,4 +45,15 @@ fn compile(field: &str, pattern: &str) -> Result<Regex, Refusal> {
         ));
     }
     Regex::new(pattern).map_err(|e| Refusal::bad(field, format!("is no regular expression: {e}")))
+}
+
+/// The token of a stream.
+fn token(token: Value) -> Result<Value, Refusal> {
+    if token.is_string() || token.is_number() {
+        return Ok(token);
+    }
+    Err(Refusal::bad(
+        "partialResultToken",
+        "must be a text or a number",
+    ))
 }

@@ -10,10 +10,9 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 use regex::Regex;
-use serde::Serialize;
 use serde_json::Value;
 
-use super::{Serve, compile};
+use super::{Serve, compile, notification::Notification};
 use crate::{
     caller::Caller,
     job::Job,
@@ -207,20 +206,6 @@ impl Found {
     }
 }
 
-/// `$/progress`.
-#[derive(Serialize)]
-struct Notification<'a> {
-    jsonrpc: &'static str,
-    method: &'static str,
-    params: Told<'a>,
-}
-
-#[derive(Serialize)]
-struct Told<'a> {
-    token: &'a Value,
-    value: &'a Progress,
-}
-
 /// Streams a log to one client: reserves a place first, reads at its cursor afterwards.
 pub(super) struct Follower {
     job: Arc<Job>,
@@ -255,16 +240,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Written straight from its parts: a tree of values in between costs as much as all the rest of a short line.
     fn notification<'a>(&'a self, value: &'a Progress) -> Notification<'a> {
-        Notification {
-            jsonrpc: "2.0",
-            method: "$/progress",
-            params: Told {
-                token: &self.token,
-                value,
-            },
-        }
+        Notification::of(&self.token, value)
     }
 
     /// Streams until the job's result stands and all that belongs to it is told.
@@ -329,24 +306,18 @@ impl Follower {
 
 impl Serve for JobTail {
     async fn serve(caller: Caller, params: Tail) -> Result<TailEnd, Refusal> {
+        let token = super::token(params.partial_result_token)?;
         let job = caller.house().registry.find(
             params.session.as_deref(),
             &params.id,
             &caller.access(),
         )?;
-        if !(params.partial_result_token.is_string() || params.partial_result_token.is_number()) {
-            return Err(Refusal::bad(
-                "partialResultToken",
-                "must be a text or a number",
-            ));
-        }
         let first = if params.follow {
             newest(&job.log, limits::PAGE)
         } else {
             job.oldest()
         };
         let since = params.since.unwrap_or(first).min(job.log.end());
-        let token = params.partial_result_token;
         let mut follower = Follower::new(&caller, &job, token, params.stream, params.raw, since);
         let told = if params.follow {
             follower.follow().await

@@ -3,8 +3,9 @@
 use ostler_proto::{
     limits,
     methods::{
-        CloseSession, Nothing, OpenSession, OpenedSession, SessionClose, SessionList, SessionOpen,
-        SessionTable, StopSummary,
+        AdoptSession, CloseSession, MovedSession, Nothing, Notices, OpenSession, OpenedSession,
+        ReadNotices, RenameSession, SessionAdopt, SessionClose, SessionList, SessionNotices,
+        SessionOpen, SessionRename, SessionTable, StopSummary,
     },
     refusal::Refusal,
 };
@@ -22,6 +23,34 @@ impl Serve for SessionList {
     async fn serve(caller: Caller, _: Nothing) -> Result<SessionTable, Refusal> {
         Ok(SessionTable {
             sessions: caller.house().registry.sessions(&caller.access()),
+        })
+    }
+}
+
+impl Serve for SessionRename {
+    async fn serve(caller: Caller, params: RenameSession) -> Result<MovedSession, Refusal> {
+        let registry = &caller.house().registry;
+        let moved = registry.rename(params.session.as_deref(), &params.to, &caller.access())?;
+        registry.trim(&moved.session.id);
+        Ok(moved)
+    }
+}
+
+impl Serve for SessionAdopt {
+    async fn serve(caller: Caller, params: AdoptSession) -> Result<MovedSession, Refusal> {
+        let registry = &caller.house().registry;
+        let moved = registry.adopt(&params.session, params.into.as_deref(), &caller.access())?;
+        registry.trim(&moved.session.id);
+        Ok(moved)
+    }
+}
+
+impl Serve for SessionNotices {
+    async fn serve(caller: Caller, params: ReadNotices) -> Result<Notices, Refusal> {
+        let registry = &caller.house().registry;
+        let session = params.session.as_deref();
+        Ok(Notices {
+            notices: registry.notices(session, params.seen, &caller.access())?,
         })
     }
 }

@@ -32,8 +32,8 @@ pub(super) fn admit(caller: &Caller, start: Start, bound: bool) -> Result<Arc<Jo
     let plan = plan::plan(start, bound, root.as_deref().unwrap_or(&house.home))?;
     match house.registry.admit(&plan, &caller.access())? {
         Admission::Known(job) => Ok(job),
-        Admission::New(job, permit) => {
-            house.launch(&job, permit, &plan.start, input)?;
+        Admission::New(job) => {
+            house.launch(&job, &plan.start, input)?;
             Ok(job)
         }
     }
@@ -162,7 +162,7 @@ impl Serve for JobRelease {
             // What cannot be ended stays listed: forgetting it would be a lie.
             return Err(Refusal::new(
                 RefusalKind::Busy,
-                format!("{} could not be ended and stays listed", job.spec.id),
+                format!("{} could not be ended and stays listed", job.id()),
             )
             .with("rows", [job.row()]));
         }

@@ -127,7 +127,7 @@ impl Serve for JobSignal {
         let Some(group) = status.pid.filter(|_| alive) else {
             return Err(Refusal::new(
                 RefusalKind::NoGroup,
-                format!("{} has no main process to signal", job.spec.id),
+                format!("{} has no main process to signal", job.id()),
             ));
         };
         // The leader is unreaped while the state is one of these, so its number, and its group's, is ours.
@@ -136,7 +136,7 @@ impl Serve for JobSignal {
             let error = std::io::Error::last_os_error();
             return Err(Refusal::new(
                 RefusalKind::NoGroup,
-                format!("{}: {error}", job.spec.id),
+                format!("{}: {error}", job.id()),
             ));
         }
         Ok(Signalled { group })

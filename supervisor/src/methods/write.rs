@@ -39,7 +39,7 @@ impl Serve for JobWrite {
         let Some(feed) = &job.feed else {
             return Err(Refusal::new(
                 RefusalKind::NoInput,
-                format!("{} was started with its input closed", job.spec.id),
+                format!("{} was started with its input closed", job.id()),
             )
             .hint("start --stdin"));
         };

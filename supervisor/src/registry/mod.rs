@@ -4,6 +4,8 @@
 //! needs of it; [`sessions`]: opening and closing; [`names`]: who may see what, and which thing a name means;
 //! [`restart`]: the way into the ledger and back.
 
+mod moves;
+
 mod names;
 
 mod restart;
@@ -11,27 +13,32 @@ mod restart;
 mod sessions;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, VecDeque},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use ostler_proto::{
     id,
     job::Kind,
     limits,
+    methods::Happened,
     refusal::{Refusal, RefusalKind},
 };
 use tokio::sync::watch;
 
 use crate::{
     clock::Moment,
+    events::Events,
     feed::Feed,
-    job::{Job, Plan, Spec},
-    ledger::{Entry, Ledger},
+    job::{Job, Plan, Seat, Spec},
+    ledger::{Entry, Gone, Ledger},
     log::{Arena, Budget, Log, SpillPolicy},
     secret,
-    session::{Permit, Session, Tombstone},
+    session::{Session, Tombstone},
 };
 
 /// What a connection may see.
@@ -39,7 +46,8 @@ use crate::{
 pub(crate) struct Access {
     /// It showed the owner key.
     pub(crate) owner: bool,
-    /// Sessions whose token it showed, or that it made, in order.
+    /// Keys of the sessions whose token it showed, or that it made, in order. A key outlives a rename, and a later
+    /// session of the same id has another one.
     pub(crate) attached: Vec<String>,
 }
 
@@ -54,6 +62,7 @@ pub(crate) struct Load {
 /// A lease that runs.
 #[derive(Debug)]
 pub(crate) struct Lease {
+    /// Key of its session.
     session: String,
     pub(crate) ms: u64,
     /// How often somebody had attached when it began: one more, and it is void.
@@ -64,7 +73,7 @@ impl Lease {
     fn of(session: &Session) -> Option<Self> {
         let ms = session.record.lease_ms.filter(|_| session.clients == 0)?;
         Some(Self {
-            session: session.record.session.id.clone(),
+            session: session.key().into(),
             ms,
             attached: session.attached,
         })
@@ -96,8 +105,8 @@ impl Load {
 /// What became of a request.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// A job was made; its life begins with this permit.
-    New(Arc<Job>, Permit),
+    /// A job was made; its life is to begin.
+    New(Arc<Job>),
     /// Its key names a job that exists.
     Known(Arc<Job>),
 }
@@ -117,6 +126,10 @@ pub(crate) struct Registry {
     signs: watch::Sender<Signs>,
     /// Live jobs that the descriptor table has room for.
     most_jobs: u64,
+    started_at: u64,
+    pub(crate) events: Arc<Events>,
+    /// The newest number of a notice.
+    notices: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -124,7 +137,8 @@ struct Inner {
     sessions: BTreeMap<String, Session>,
     /// Process id to session and number.
     processes: BTreeMap<String, (String, u64)>,
-    closed: HashMap<String, u64>,
+    /// Where sessions went that were renamed or adopted, oldest first.
+    gone: VecDeque<Gone>,
     next_number: u64,
     leaving: bool,
     connections: u64,
@@ -137,6 +151,7 @@ impl Registry {
         artifacts: PathBuf,
         rung: &'static str,
         most_jobs: u64,
+        started_at: u64,
     ) -> Self {
         let budget = Budget::with_floor(limits::SPILL_USER, artifacts.clone(), limits::DISK_FLOOR);
         Self {
@@ -152,7 +167,19 @@ impl Registry {
             load: Mutex::default(),
             signs: watch::Sender::new(Load::default().signs()),
             most_jobs,
+            started_at,
+            events: Events::new(),
+            notices: Arc::default(),
         }
+    }
+
+    /// Where the numbers of notices come from, for those who publish ends.
+    pub(crate) fn notice_numbers(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.notices)
+    }
+
+    fn next_notice(&self) -> u64 {
+        self.notices.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -212,9 +239,12 @@ impl Registry {
         let n = {
             let mut inner = self.lock();
             inner.connections -= 1;
-            for id in &access.attached {
-                if let Some(session) = inner.sessions.get_mut(id) {
+            for key in &access.attached {
+                if let Some(session) = inner.by_key_mut(key) {
                     session.clients = session.clients.saturating_sub(1);
+                    if session.clients == 0 {
+                        session.alone_since = Some(crate::clock::mono());
+                    }
                     leases.extend(Lease::of(session));
                 }
             }
@@ -240,16 +270,10 @@ impl Registry {
         if inner.leaving {
             return Err(leaving());
         }
-        let session_id = inner.pick(plan.start.session.as_deref(), access)?;
-        let session = inner
-            .sessions
-            .get(&session_id)
-            .ok_or_else(|| Refusal::no_session(&session_id))?;
+        let session = inner.pick(plan.start.session.as_deref(), access)?;
+        let session_id = session.record.session.id.clone();
         if session.closing {
-            return Err(Refusal::new(
-                RefusalKind::SessionGone,
-                format!("session {session_id} is being closed"),
-            ));
+            return Err(closing(&session_id));
         }
         if let Some(known) = known_key(session, plan)? {
             return Ok(Admission::Known(known));
@@ -262,8 +286,8 @@ impl Registry {
             .hint(format!("ostler stop {name}, or another --name")));
         }
         self.room(&inner)?;
-        let permit = session
-            .place(Kind::Command)
+        session
+            .room(Kind::Command)
             .map_err(|limit| full(session, limit))?;
         let slot = self
             .arena
@@ -273,7 +297,9 @@ impl Registry {
         inner.put(&session_id, Arc::clone(&job));
         drop(inner);
         self.note(|l| l.jobs += 1);
-        Ok(Admission::New(job, permit))
+        // Told before there is a process.
+        job.tell(Happened::Starting, None);
+        Ok(Admission::New(job))
     }
 
     /// Descriptors are refused before anything is made: running out half way would cost somebody else.
@@ -323,10 +349,12 @@ impl Registry {
         let ask = &plan.start;
         let spec = Spec {
             number,
-            id: session.next_id(Kind::Command),
+            born: Seat {
+                session: session.record.session.clone(),
+                id: session.next_id(Kind::Command),
+            },
             process_id,
             kind: Kind::Command,
-            session: session.record.session.clone(),
             name: ask.name.clone(),
             args: plan.args.clone(),
             cwd: plan.cwd.clone(),
@@ -349,7 +377,7 @@ impl Registry {
         let policy = spill_policy(&spec, &session.budget);
         let log = Log::new(Arc::clone(&self.arena), slot, number, policy);
         let feed = spec.stdin_open.then(Feed::new);
-        Job::new(spec, log, self.rung, feed)
+        Job::new(spec, log, self.rung, feed, Arc::clone(&self.events))
     }
 
     /// Every job that lives.
@@ -363,7 +391,8 @@ impl Registry {
     pub(crate) fn release(&self, job: &Arc<Job>) {
         let entry = {
             let mut inner = self.lock();
-            let Some(session) = inner.sessions.get_mut(&job.spec.session.id) else {
+            let session_id = job.seat().session.id;
+            let Some(session) = inner.sessions.get_mut(&session_id) else {
                 return;
             };
             if session.remove(job.spec.number).is_none() {
@@ -372,12 +401,13 @@ impl Registry {
             let tombstone = session.bury(job, "released");
             inner.forget(job);
             Entry::Buried {
-                session: job.spec.session.id.clone(),
+                session: session_id,
                 tombstone,
             }
         };
         self.ledger.append(&entry);
         job.log.retire();
+        job.tell(Happened::Removed, None);
         self.recount();
     }
 
@@ -407,12 +437,17 @@ impl Registry {
                 tombstone,
             });
             job.log.retire();
+            job.tell(Happened::Removed, None);
         }
         self.recount();
     }
 }
 
 impl Inner {
+    fn by_key_mut(&mut self, key: &str) -> Option<&mut Session> {
+        self.sessions.values_mut().find(|s| s.key() == key)
+    }
+
     fn put(&mut self, session_id: &str, job: Arc<Job>) {
         self.processes.insert(
             job.spec.process_id.clone(),
@@ -451,7 +486,7 @@ fn known_key(session: &Session, plan: &Plan) -> Result<Option<Arc<Job>>, Refusal
         Some(job) if job.spec.key_of == plan.key_of => Ok(Some(Arc::clone(job))),
         Some(job) => Err(Refusal::new(
             RefusalKind::KeyConflict,
-            format!("this key was used for another request, {}", job.spec.id),
+            format!("this key was used for another request, {}", job.id()),
         )
         .hint("use a fresh key for a new job")),
         None => Ok(None),
@@ -477,6 +512,13 @@ fn full(session: &Session, limit: u32) -> Refusal {
         session.record.session.id,
         (u64::from(limit) * 2).clamp(1, u64::from(limits::QUOTA_CEILING))
     ))
+}
+
+fn closing(id: &str) -> Refusal {
+    Refusal::new(
+        RefusalKind::SessionGone,
+        format!("session {id} is being closed"),
+    )
 }
 
 fn leaving() -> Refusal {

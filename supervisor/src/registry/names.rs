@@ -13,8 +13,9 @@ use super::{Access, Inner, Registry};
 use crate::{job::Job, session::Session};
 
 impl Access {
-    pub(super) fn sees(&self, id: &str) -> bool {
-        self.owner || self.attached.iter().any(|a| a == id)
+    /// Tells whether it was attached to the session of this key.
+    pub(super) fn holds(&self, key: &str) -> bool {
+        self.attached.iter().any(|a| a == key)
     }
 }
 
@@ -30,15 +31,18 @@ impl Registry {
         if id::is_process_id(id) {
             return inner.find_process(id, access);
         }
-        let (session, short) = match id.split_once('/') {
+        let (named, short) = match id.split_once('/') {
             Some((session, short)) => (Some(session), short),
             None => (asked, id),
         };
-        let session_id = inner.pick(session, access)?;
-        let session = inner
-            .sessions
-            .get(&session_id)
-            .ok_or_else(|| Refusal::no_session(&session_id))?;
+        let session = match inner.pick(named, access) {
+            Ok(session) => session,
+            Err(refusal) => {
+                let old = named.map(|n| format!("{n}/{short}"));
+                let job = old.and_then(|old| inner.find_moved(&old, access));
+                return job.ok_or(refusal);
+            }
+        };
         if let Some(job) = session.find(short) {
             return Ok(Arc::clone(job));
         }
@@ -48,39 +52,19 @@ impl Registry {
     /// The jobs that a list means: live first in order of start, then the newest ended.
     pub(crate) fn list(&self, ask: &List, access: &Access) -> Result<Vec<Arc<Job>>, Refusal> {
         let inner = self.lock();
-        let mut jobs = Vec::new();
-        if let Some(root) = &ask.root {
-            for s in inner
-                .sessions
-                .values()
-                .filter(|s| access.sees(&s.record.session.id))
-            {
-                if s.record
-                    .root
-                    .as_deref()
-                    .is_some_and(|r| Path::new(r).starts_with(root))
-                {
-                    jobs.extend(s.jobs.values().cloned());
-                }
-            }
+        let sessions: Vec<&Session> = if let Some(root) = &ask.root {
+            let inside = |s: &&Session| {
+                let of = s.record.root.as_deref();
+                of.is_some_and(|r| Path::new(r).starts_with(root))
+            };
+            inner.seen(access).filter(inside).collect()
         } else if ask.all {
-            for s in inner
-                .sessions
-                .values()
-                .filter(|s| access.sees(&s.record.session.id))
-            {
-                jobs.extend(s.jobs.values().cloned());
-            }
+            inner.seen(access).collect()
         } else {
-            let id = inner.pick(ask.session.as_deref(), access)?;
-            jobs.extend(
-                inner
-                    .sessions
-                    .get(&id)
-                    .into_iter()
-                    .flat_map(|s| s.jobs.values().cloned()),
-            );
-        }
+            vec![inner.pick(ask.session.as_deref(), access)?]
+        };
+        let jobs = sessions.into_iter().flat_map(|s| s.jobs.values().cloned());
+        let mut jobs: Vec<_> = jobs.collect();
         drop(inner);
         if ask.live {
             jobs.retain(|j| j.is_live());
@@ -94,57 +78,137 @@ impl Registry {
         });
         Ok(jobs)
     }
+
+    /// Tells whether the asker sees the session of this id; the owner sees those that are gone as well.
+    pub(crate) fn sees(&self, access: &Access, id: &str) -> bool {
+        let inner = self.lock();
+        let session = inner.sessions.get(id);
+        access.owner || session.is_some_and(|s| inner.sees(access, s))
+    }
+
+    /// Tells whether there is a session of this id.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.lock().sessions.contains_key(id)
+    }
+
+    /// Id of the session that the asker means.
+    pub(crate) fn id_of(&self, asked: Option<&str>, access: &Access) -> Result<String, Refusal> {
+        let inner = self.lock();
+        Ok(inner.pick(asked, access)?.record.session.id.clone())
+    }
 }
 
 impl Inner {
-    /// The session that the asker means and may see.
-    pub(super) fn pick(&self, asked: Option<&str>, access: &Access) -> Result<String, Refusal> {
-        let Some(asked) = asked else {
-            return match access.attached.as_slice() {
-                [one] => Ok(one.clone()),
-                [] => Err(Refusal::new(
-                    RefusalKind::NotFound,
-                    "no session is attached on this connection",
-                )
-                .hint("session/open, or name the session")),
-                many => Err(Refusal::new(
-                    RefusalKind::Ambiguous,
-                    "several sessions are attached on this connection",
-                )
-                .with("candidates", many)
-                .hint("name the session")),
-            };
-        };
-        if self.sessions.contains_key(asked) && access.sees(asked) {
-            return Ok(asked.to_owned());
+    pub(super) fn by_key(&self, key: &str) -> Option<&Session> {
+        self.sessions.values().find(|s| s.key() == key)
+    }
+
+    /// Sees a session: the owner, who attached to it, and who attached to one that it works for.
+    pub(super) fn sees(&self, access: &Access, session: &Session) -> bool {
+        if access.owner || access.holds(session.key()) {
+            return true;
         }
-        let seen = || {
-            self.sessions
-                .values()
-                .map(|s| &s.record.session)
-                .filter(|s| access.sees(&s.id))
+        if access.attached.is_empty() {
+            return false;
+        }
+        // Bounded: a parent is there before its child, so the chain has no loop, but a rename of a rename could make one.
+        let mut parent = session.record.parent.as_ref();
+        for _ in 0..self.sessions.len() {
+            let Some((key, _)) = parent else { return false };
+            if access.holds(key) {
+                return true;
+            }
+            parent = self.by_key(key).and_then(|s| s.record.parent.as_ref());
+        }
+        false
+    }
+
+    fn seen<'a, 'b>(
+        &'a self,
+        access: &'b Access,
+    ) -> impl Iterator<Item = &'a Session> + use<'a, 'b> {
+        self.sessions.values().filter(|s| self.sees(access, s))
+    }
+
+    /// The session that the asker means and may see.
+    pub(super) fn pick(&self, asked: Option<&str>, access: &Access) -> Result<&Session, Refusal> {
+        let Some(asked) = asked else {
+            return self.attached(access);
         };
-        let named: Vec<_> = seen()
-            .filter(|s| s.name == asked)
-            .map(|s| s.id.clone())
+        if let Some(session) = self.sessions.get(asked)
+            && self.sees(access, session)
+        {
+            return Ok(session);
+        }
+        let named: Vec<_> = self
+            .seen(access)
+            .filter(|s| s.record.session.name == asked)
             .collect();
         let found = if named.is_empty() {
-            seen()
-                .filter(|s| s.id.starts_with(asked))
-                .map(|s| s.id.clone())
+            self.seen(access)
+                .filter(|s| s.record.session.id.starts_with(asked))
                 .collect()
         } else {
             named
         };
         match found.as_slice() {
-            [one] => Ok(one.clone()),
-            [] => Err(Refusal::no_session(asked)),
-            many => Err(Refusal::new(
-                RefusalKind::Ambiguous,
-                format!("{asked} may be any of {}", many.join(", ")),
-            )
-            .with("candidates", many)),
+            [one] => Ok(one),
+            [] => Err(self
+                .moved(asked, access)
+                .unwrap_or_else(|| Refusal::no_session(asked))),
+            many => {
+                let ids: Vec<_> = many.iter().map(|s| s.record.session.id.as_str()).collect();
+                Err(Refusal::new(
+                    RefusalKind::Ambiguous,
+                    format!("{asked} may be any of {}", ids.join(", ")),
+                )
+                .with("candidates", ids))
+            }
         }
+    }
+
+    /// The one session that was attached on the connection, wherever a rename has put it since.
+    fn attached(&self, access: &Access) -> Result<&Session, Refusal> {
+        let attached = access.attached.iter().filter_map(|key| self.by_key(key));
+        let attached: Vec<_> = attached.collect();
+        match attached.as_slice() {
+            [one] => Ok(one),
+            [] => {
+                let mut adopted = self.gone.iter().rev();
+                if let Some(gone) = adopted.find(|g| access.holds(&g.key)) {
+                    return Err(Refusal::moved(&gone.id, &gone.to));
+                }
+                Err(Refusal::new(
+                    RefusalKind::NotFound,
+                    "no session is attached on this connection",
+                )
+                .hint("session/open, or name the session"))
+            }
+            many => {
+                let ids: Vec<_> = many.iter().map(|s| s.record.session.id.as_str()).collect();
+                Err(Refusal::new(
+                    RefusalKind::Ambiguous,
+                    "several sessions are attached on this connection",
+                )
+                .with("candidates", ids)
+                .hint("name the session"))
+            }
+        }
+    }
+
+    /// Where a session went, for those who held it or see where it is now; nobody else learns that it was there.
+    fn moved(&self, asked: &str, access: &Access) -> Option<Refusal> {
+        let gone = self.gone.iter().rev().find(|g| g.id == asked)?;
+        let there = self.sessions.get(&gone.to);
+        let knows =
+            access.owner || access.holds(&gone.key) || there.is_some_and(|s| self.sees(access, s));
+        knows.then(|| Refusal::moved(asked, &gone.to))
+    }
+
+    /// The job that once was `SESSION/t1`, in a session that the asker sees.
+    fn find_moved(&self, old: &str, access: &Access) -> Option<Arc<Job>> {
+        let mut seen = self.seen(access);
+        seen.find_map(|s| s.jobs.get(s.moved.get(old)?).cloned())
     }
 
     fn find_process(&self, id: &str, access: &Access) -> Result<Arc<Job>, Refusal> {
@@ -153,33 +217,26 @@ impl Inner {
             if !process_id.starts_with(id) {
                 break;
             }
-            if access.sees(session) {
+            let session = self.sessions.get(session);
+            if let Some(session) = session.filter(|s| self.sees(access, s)) {
                 found.push((session, *number));
             }
         }
         match found.as_slice() {
-            [(session, number)] => self
-                .sessions
-                .get(*session)
-                .and_then(|s| s.jobs.get(number))
+            [(session, number)] => session
+                .jobs
+                .get(number)
                 .cloned()
                 .ok_or_else(|| Refusal::no_job(id)),
             [] => Err(self
-                .gone_process(id, access)
+                .seen(access)
+                .find_map(|s| gone(s, id))
                 .unwrap_or_else(|| Refusal::no_job(id))),
             many => Err(Refusal::new(
                 RefusalKind::Ambiguous,
                 format!("{id} may be any of {} jobs", many.len()),
             )),
         }
-    }
-
-    fn gone_process(&self, id: &str, access: &Access) -> Option<Refusal> {
-        let mut seen = self
-            .sessions
-            .values()
-            .filter(|s| access.sees(&s.record.session.id));
-        seen.find_map(|s| gone(s, id))
     }
 }
 

@@ -1,15 +1,18 @@
 //! The table on its way into the ledger and back out of it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use ostler_proto::limits;
 
 use super::Registry;
 use crate::{
     job::{Finished, Job},
-    ledger::Entry,
+    ledger::{Entry, Gone},
     log::Budget,
-    session::{Permit, Record, Session, Tombstone},
+    session::{Record, Session, Tombstone},
 };
 
 impl Registry {
@@ -23,6 +26,8 @@ impl Registry {
         }];
         for session in inner.sessions.values() {
             entries.push(Entry::Session(session.record.clone()));
+            let moved = session.jobs.values().filter(|j| j.seat() != j.spec.born);
+            entries.extend(moved.map(|j| Entry::Seated(session.seated(j))));
             for tombstone in &session.tombstones {
                 let session = session.record.session.id.clone();
                 entries.push(Entry::Buried {
@@ -53,6 +58,7 @@ impl Registry {
                 }
             }
         }
+        entries.extend(inner.gone.iter().cloned().map(Entry::Gone));
         entries
     }
 
@@ -68,6 +74,12 @@ impl Registry {
             .insert(session.record.session.id.clone(), session);
     }
 
+    /// Puts back where sessions went.
+    pub(crate) fn restore_gone(&self, gone: impl IntoIterator<Item = Gone>) {
+        let mut inner = self.lock();
+        gone.into_iter().for_each(|g| inner.remember_gone(g));
+    }
+
     /// Budget of the session that a job of an earlier supervisor belongs to.
     pub(crate) fn budget_of(&self, session: &str) -> Option<Arc<Budget>> {
         self.lock()
@@ -76,14 +88,21 @@ impl Registry {
             .map(|s| Arc::clone(&s.budget))
     }
 
-    /// Puts a job of an earlier supervisor back and takes its place in the quota.
-    pub(crate) fn restore_job(&self, job: &Arc<Job>) -> Option<Permit> {
+    /// Puts a job of an earlier supervisor back; false when its session is gone.
+    pub(crate) fn restore_job(&self, job: &Arc<Job>, from: &[String]) -> bool {
         let mut inner = self.lock();
-        let session = inner.sessions.get(&job.spec.session.id)?;
-        let permit = session.place_anyway(job.spec.kind);
-        let id = job.spec.session.id.clone();
+        let id = job.seat().session.id;
+        let Some(session) = inner.sessions.get_mut(&id) else {
+            return false;
+        };
+        for old in from {
+            session.moved.insert(old.clone(), job.spec.number);
+        }
+        if let Some(number) = job.notice() {
+            self.notices.fetch_max(number, Ordering::AcqRel);
+        }
         inner.put(&id, Arc::clone(job));
-        Some(permit)
+        true
     }
 
     /// Ends a restore: numbers and slots that are in use are not given out again.

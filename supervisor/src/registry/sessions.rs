@@ -9,11 +9,11 @@ use ostler_proto::{
     id,
     job::SessionRef,
     limits,
-    methods::{OpenSession, OpenedSession, SessionLimits, SessionRow},
+    methods::{Happened, Notice, OpenSession, OpenedSession, SessionLimits, SessionRow},
     refusal::{Refusal, RefusalKind},
 };
 
-use super::{Access, Closing, Inner, Lease, Registry, leaving};
+use super::{Access, Closing, Inner, Lease, Registry, closing, leaving};
 use crate::{
     clock::Moment,
     job::Job,
@@ -33,12 +33,18 @@ impl Registry {
             .collect()
     }
 
-    /// What lives in a session to which nobody came since its lease began, newest first.
-    pub(crate) fn abandoned(&self, lease: &Lease) -> Vec<Arc<Job>> {
-        let inner = self.lock();
-        let session = inner.sessions.get(&lease.session);
+    /// Ends a lease: returns what lives in its session, newest first, unless somebody came since it began. Records
+    /// and artifacts stay for a while.
+    pub(crate) fn lapse(&self, lease: &Lease) -> Vec<Arc<Job>> {
+        let mut inner = self.lock();
+        let session = inner.by_key_mut(&lease.session);
         let session = session.filter(|s| s.clients == 0 && s.attached == lease.attached);
-        let jobs = session.into_iter().flat_map(|s| s.jobs.values().rev());
+        let Some(session) = session else {
+            return Vec::new();
+        };
+        session.record.lapsed_at = Some(Moment::now().wall);
+        self.ledger.append(&Entry::Session(session.record.clone()));
+        let jobs = session.jobs.values().rev();
         jobs.filter(|j| j.is_live()).cloned().collect()
     }
 
@@ -59,9 +65,21 @@ impl Registry {
         if inner.sessions.contains_key(&id) {
             return self.attach(&mut inner, &id, &ask, access);
         }
+        if let Some(token) = &ask.token {
+            // Whoever shows a token wants what it had, never a fresh session in its place.
+            let moved = inner.moved_for_token(&id, &secret::hash(token));
+            return Err(moved.unwrap_or_else(|| self.session_gone(&id)));
+        }
         if ask.attach_only {
             return Err(Refusal::no_session(&id));
         }
+        let parent = match &ask.parent {
+            None => None,
+            Some(parent) => {
+                let parent = inner.pick(Some(parent), access)?;
+                Some((parent.key().to_owned(), parent.record.session.id.clone()))
+            }
+        };
         let token = secret::token();
         let record = Record {
             session: SessionRef {
@@ -71,9 +89,13 @@ impl Registry {
             root: ask.root.clone(),
             token_hash: secret::hash(&token),
             limits: limits_of(&ask, DEFAULT_LIMITS),
-            lease_ms: ask.lease_ms,
+            lease_ms: ask.lease_ms.filter(|_| !ask.keep),
             opened_at: Moment::now().wall,
             folder: secret::ulid(),
+            adopted: Vec::new(),
+            parent,
+            lapsed_at: None,
+            seen: 0,
             next: [0; 4],
         };
         self.ledger.append(&Entry::Session(record.clone()));
@@ -89,9 +111,9 @@ impl Registry {
             created: true,
             limits: session.record.limits,
         };
-        inner.closed.remove(&id);
-        inner.sessions.insert(id.clone(), session);
-        access.attached.push(id);
+        inner.forget_moves_of(&id);
+        access.attached.push(session.key().into());
+        inner.sessions.insert(id, session);
         Ok(opened)
     }
 
@@ -102,6 +124,10 @@ impl Registry {
         ask: &OpenSession,
         access: &mut Access,
     ) -> Result<OpenedSession, Refusal> {
+        let held = inner
+            .sessions
+            .get(id)
+            .is_some_and(|s| inner.sees(access, s));
         let session = inner
             .sessions
             .get_mut(id)
@@ -110,30 +136,22 @@ impl Registry {
             .token
             .as_deref()
             .is_some_and(|t| secret::hash(t) == session.record.token_hash);
-        if !(access.owner || shown || access.attached.iter().any(|a| a == id)) {
+        if !(held || shown) {
             return Err(Refusal::no_session(id));
         }
         if session.closing {
-            return Err(Refusal::new(
-                RefusalKind::SessionGone,
-                format!("session {id} is being closed"),
-            ));
+            return Err(closing(id));
         }
-        let limits = limits_of(ask, session.record.limits);
-        let lease_changed = ask.lease_ms.is_some() && ask.lease_ms != session.record.lease_ms;
-        session.record.lease_ms = ask.lease_ms.or(session.record.lease_ms);
-        if lease_changed
-            || limits != session.record.limits
-            || (ask.root.is_some() && session.record.root.is_none())
-        {
-            session.record.limits = limits;
-            session.record.root = session.record.root.take().or_else(|| ask.root.clone());
+        let changed = change(&mut session.record, ask);
+        if changed {
             self.ledger.append(&Entry::Session(session.record.clone()));
         }
-        if !access.attached.iter().any(|a| a == id) {
-            access.attached.push(id.into());
+        let limits = session.record.limits;
+        if !access.holds(session.key()) {
+            access.attached.push(session.key().into());
             session.clients += 1;
             session.attached += 1;
+            session.alone_since = None;
         }
         Ok(OpenedSession {
             session: session.record.session.clone(),
@@ -143,29 +161,72 @@ impl Registry {
         })
     }
 
+    /// A token of an earlier life, or of a session that was closed.
+    fn session_gone(&self, id: &str) -> Refusal {
+        Refusal::new(
+            RefusalKind::SessionGone,
+            format!("session {id} is gone: it was closed, or its supervisor ended"),
+        )
+        .with("startedAt", self.started_at)
+        .hint("open it without a token to begin anew")
+    }
+
     /// Folder of the project of the session that the asker means, if it has one.
     pub(crate) fn root_of(&self, asked: Option<&str>, access: &Access) -> Option<PathBuf> {
         let inner = self.lock();
-        let id = inner.pick(asked, access).ok()?;
-        inner
-            .sessions
-            .get(&id)?
-            .record
-            .root
-            .as_ref()
-            .map(PathBuf::from)
+        let session = inner.pick(asked, access).ok()?;
+        session.record.root.as_ref().map(PathBuf::from)
     }
 
     pub(crate) fn sessions(&self, access: &Access) -> Vec<SessionRow> {
         let inner = self.lock();
-        let mut rows: Vec<_> = inner
-            .sessions
-            .values()
-            .filter(|s| access.sees(&s.record.session.id))
-            .map(Session::row)
+        let seen = inner.sessions.values().filter(|s| inner.sees(access, s));
+        let mut rows: Vec<_> = seen
+            .map(|session| {
+                let parent = session.record.parent.as_ref();
+                let parent = parent.and_then(|(key, _)| inner.by_key(key));
+                SessionRow {
+                    parent: parent.map(|p| p.record.session.id.clone()),
+                    ..session.row()
+                }
+            })
             .collect();
         rows.sort_by_key(|r| r.opened_at);
         rows
+    }
+
+    /// Ends of background jobs behind the last number that was confirmed; confirms those up to `seen` first.
+    pub(crate) fn notices(
+        &self,
+        asked: Option<&str>,
+        seen: Option<u64>,
+        access: &Access,
+    ) -> Result<Vec<Notice>, Refusal> {
+        let mut inner = self.lock();
+        let id = inner.pick(asked, access)?.record.session.id.clone();
+        let session = inner
+            .sessions
+            .get_mut(&id)
+            .ok_or_else(|| Refusal::no_session(&id))?;
+        let newest = session.jobs.values().filter_map(|j| j.notice()).max();
+        // A number that was never given out must not silence the ends that come.
+        let seen = seen.map(|n| n.min(newest.unwrap_or(0)));
+        if let Some(seen) = seen.filter(|n| *n > session.record.seen) {
+            session.record.seen = seen;
+            self.ledger.append(&Entry::Session(session.record.clone()));
+        }
+        let behind = session.record.seen;
+        let jobs = session.jobs.values();
+        let told = jobs.filter_map(|j| Some((j.notice().filter(|n| *n > behind)?, j)));
+        let mut told: Vec<_> = told.collect();
+        told.sort_by_key(|(number, _)| *number);
+        Ok(told
+            .into_iter()
+            .map(|(number, job)| Notice {
+                number,
+                row: job.row(),
+            })
+            .collect())
     }
 
     /// Begins to close a session; returns its id and what lives in it, newest first. `None`: it is closed already.
@@ -176,7 +237,7 @@ impl Registry {
     ) -> Result<Option<Closing>, Refusal> {
         let mut inner = self.lock();
         let id = match inner.pick(asked, access) {
-            Ok(id) => id,
+            Ok(session) => session.record.session.id.clone(),
             // Deleting twice, or what never was, is success.
             Err(r) if r.kind == RefusalKind::NotFound && asked.is_some() => return Ok(None),
             Err(r) => return Err(r),
@@ -200,14 +261,18 @@ impl Registry {
             for job in &processes {
                 inner.forget(job);
             }
-            inner.closed.insert(id.to_owned(), Moment::now().wall);
             (session, processes)
         };
         self.ledger.append(&Entry::Closed { id: id.to_owned() });
         for job in processes {
             job.log.retire();
+            job.tell(Happened::Removed, None);
         }
-        remove_folder(&self.artifacts.join(&session.record.folder));
+        self.events.stir();
+        let adopted = session.record.adopted.iter();
+        for folder in adopted.chain([&session.record.folder]) {
+            remove_folder(&self.artifacts.join(folder));
+        }
         self.recount();
     }
 }
@@ -217,6 +282,28 @@ const DEFAULT_LIMITS: SessionLimits = SessionLimits {
     shells: limits::SHELLS,
     agents: limits::AGENTS,
 };
+
+/// Changes what an open session may be asked to change; true when something did.
+fn change(record: &mut Record, ask: &OpenSession) -> bool {
+    let before = (
+        record.limits,
+        record.lease_ms,
+        record.root.is_some(),
+        record.lapsed_at,
+    );
+    record.limits = limits_of(ask, record.limits);
+    record.lease_ms = ask.lease_ms.or(record.lease_ms).filter(|_| !ask.keep);
+    record.root = record.root.take().or_else(|| ask.root.clone());
+    // Somebody came back: what is there goes on.
+    record.lapsed_at = None;
+    before
+        != (
+            record.limits,
+            record.lease_ms,
+            record.root.is_some(),
+            record.lapsed_at,
+        )
+}
 
 fn limits_of(ask: &OpenSession, now: SessionLimits) -> SessionLimits {
     SessionLimits {
@@ -243,6 +330,9 @@ fn check_open(ask: &OpenSession) -> Result<(), Refusal> {
                 format!("must be 1 to {}", limits::QUOTA_CEILING),
             ));
         }
+    }
+    if ask.keep && ask.lease_ms.is_some() {
+        return Err(Refusal::bad("keep", "and `leaseMs` exclude each other"));
     }
     crate::life::plan::within("leaseMs", ask.lease_ms, 1, limits::TIMEOUT_MAX)?;
     if ask
