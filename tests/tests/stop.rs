@@ -40,7 +40,7 @@ fn members(house: &House) -> Vec<String> {
         .collect()
 }
 
-/// D1, 001: the server that a command launched keeps its port.
+/// D1, 001, 008: the server that a command launched keeps its port.
 #[test]
 fn a_stop_ends_grandchildren_and_frees_their_port() {
     in_house(async |house| {
@@ -564,7 +564,7 @@ fn a_stop_that_does_not_wait_answers_stopping() {
     });
 }
 
-/// D13, 020: what no signal ends within the time is named, and nothing hangs.
+/// Who says force does not wait for a grace.
 #[test]
 fn a_forced_stop_skips_the_grace() {
     in_house(async |house| {
