@@ -273,9 +273,17 @@ impl House {
     /// # Panics
     /// No new one comes, or it is the same.
     pub async fn kill_supervisor(&self) -> u64 {
+        self.end_supervisor(libc::SIGKILL).await
+    }
+
+    /// The same with another signal that ends it.
+    ///
+    /// # Panics
+    /// No new one comes, or it is the same.
+    pub async fn end_supervisor(&self, signal: i32) -> u64 {
         let before = self.info().await.hello;
         let process = Process::of(before.pid).expect("it has just answered");
-        process.signal(libc::SIGKILL);
+        process.signal(signal);
         process.gone().await;
         let after = self.info().await.hello;
         assert_eq!(

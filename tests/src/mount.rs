@@ -22,6 +22,21 @@ impl Mount {
         skippable(Self::new(folder, c"tmpfs", &options))
     }
 
+    /// Makes the disk larger or smaller; it must not hold more than that.
+    ///
+    /// # Panics
+    /// It cannot be done.
+    pub fn resize(&self, bytes: u64) {
+        let options = CString::new(format!("size={bytes}")).expect("digits have no NUL");
+        let (none, at) = (std::ptr::null(), path(&self.folder));
+        // SAFETY: two C strings that outlive the call.
+        let done = unsafe {
+            let options = options.as_ptr().cast();
+            libc::mount(none, at.as_ptr(), none, libc::MS_REMOUNT, options)
+        };
+        ok(done).expect("the disk takes another size");
+    }
+
     fn new(folder: &Path, kind: &CStr, options: &str) -> io::Result<Self> {
         keep_mounts_private()?;
         let (at, options) = (path(folder), CString::new(options)?);

@@ -13,6 +13,7 @@ use ostler_tests::process::{self, Process};
 use ostler_tests::{
     Desk, House, PATIENCE, command, in_empty_house, in_house, puppet, script, within,
 };
+use tokio::net::UnixStream;
 
 /// One tree of each kind that other tools leave alive.
 async fn hostile_trees(desk: &Desk) {
@@ -135,8 +136,8 @@ fn a_killed_keeper_leaves_nothing() {
     });
 }
 
-/// 037: a child that is not marked yet when its keeper dies is passed over by the sweep of those who are; it must see
-/// for itself that nobody wants it any more.
+/// 037: a child that is not marked yet when its keeper dies is passed over by the sweep of those who are. It ends by
+/// itself, at the latest when it says what it will execute and nobody is there to read that.
 #[test]
 fn a_child_whose_keeper_died_before_it_was_marked_runs_nothing() {
     in_house(async |house| {
@@ -179,7 +180,9 @@ fn unmarked_child(house: &House, keeper: u32, supervisor: u32) -> Option<Process
     };
     let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
     let children = children.expect("the keeper lives");
-    let pids = children.split_whitespace().map(|p| p.parse().expect("a number"));
+    let pids = children
+        .split_whitespace()
+        .map(|p| p.parse().expect("a number"));
     let child = Process::of(pids.filter(|pid| unmarked(*pid)).last()?)?;
     child.freeze();
     if process::lives(child.pid) && unmarked(child.pid) {
@@ -324,6 +327,65 @@ fn deleted_lock_files_do_not_make_a_second_house() {
         // For the end of the test, which finds the keeper by it.
         std::fs::write(house.folders().house_lock(), lock).unwrap();
     });
+}
+
+/// 098: trouble of a client's own is no sign of a dead house.
+#[test]
+fn a_client_in_trouble_does_not_take_the_socket_of_a_living_house() {
+    in_house(async |house| {
+        use std::os::unix::fs::MetadataExt;
+        let desk = house.desk();
+        let row = desk.start(script("sleep")).await;
+        let before = house.info().await.hello;
+        let socket = house.folders().socket();
+        let inode = || std::fs::metadata(&socket).expect("it is there").ino();
+        let its_inode = inode();
+        // From too few to load the program up to nearly enough.
+        for descriptors in 3..16 {
+            let said = house.shell(&format!(
+                "ulimit -n {descriptors}; exec ostler start -- true"
+            ));
+            assert_eq!(inode(), its_inode, "{descriptors}: {said:?}");
+        }
+        // Nobody takes the connections that wait, and no more of them may.
+        let supervisor = Process::of(before.pid).expect("it has just answered");
+        supervisor.freeze();
+        let waiting = fill_backlog(&socket).await;
+        let client = Client::new(house.options(Mode::Start));
+        let asking = tokio::spawn(async move { client.hello().await });
+        let mut asking = std::pin::pin!(asking);
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut asking).await;
+        supervisor.signal(libc::SIGCONT);
+        drop(waiting);
+        let answer = match early {
+            Ok(answer) => answer,
+            Err(_) => within(PATIENCE, "an answer", asking).await,
+        };
+        if let Ok(hello) = answer.expect("asking does not panic") {
+            assert_eq!(hello.keeper_pid, before.keeper_pid);
+        }
+        assert_eq!(inode(), its_inode);
+        let after = house.info().await.hello;
+        assert_eq!(
+            (after.keeper_pid, after.generation),
+            (before.keeper_pid, before.generation)
+        );
+        assert_eq!(desk.get(&row.id).await.row.state, State::Running);
+    });
+}
+
+/// Connects until the listener's queue is full.
+async fn fill_backlog(socket: &std::path::Path) -> Vec<UnixStream> {
+    let mut waiting = Vec::new();
+    loop {
+        match UnixStream::connect(socket).await {
+            Ok(stream) => waiting.push(stream),
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
+                return waiting;
+            }
+        }
+    }
 }
 
 /// 127: a long sleep of everything is not idleness and not a crash.
