@@ -128,7 +128,7 @@ impl House {
         let mut jobs = self.registry.live();
         jobs.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
         for job in &jobs {
-            job.want_stop(grace_ms, Who::asked(by, None));
+            job.ask_stop(grace_ms, Who::asked(by, None));
         }
         for job in &jobs {
             settled(job).await;

@@ -115,11 +115,12 @@ impl Who {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) level: Level,
-    /// Monotonic time from which force is allowed; only falls.
+    /// Monotonic time from which force is allowed; only falls, until somebody asks again after a stop that was
+    /// withstood.
     pub(crate) force_at: u64,
     /// The first one stays.
     pub(crate) who: Option<Who>,
-    /// When it first rose.
+    /// When it first rose, or was asked again.
     pub(crate) since: u64,
 }
 
@@ -133,6 +134,20 @@ impl Wanted {
         self.force_at = self.force_at.min(force_at);
         self.who.get_or_insert(who);
         before != (self.level, self.force_at)
+    }
+
+    /// Another try, with a grace of its own unless force was wanted once.
+    fn renew(&mut self, grace_ms: u64, now: u64) {
+        if grace_ms == 0 {
+            self.level = Level::Kill;
+        }
+        let grace_ms = if self.level == Level::Kill {
+            0
+        } else {
+            grace_ms
+        };
+        self.force_at = now.saturating_add(grace_ms);
+        self.since = now;
     }
 }
 
@@ -299,6 +314,24 @@ impl Job {
         };
         self.wanted
             .send_if_modified(|w| w.raise(level, now.saturating_add(grace_ms), who, now))
+    }
+
+    /// The same for somebody who asks now: where an earlier stop ended with survivors, a new one begins. Everything
+    /// else that raises *wanted* says it once, or says it all the time.
+    pub(crate) fn ask_stop(&self, grace_ms: u64, who: Who) {
+        let withstood = self.is_live() && self.status().stopped.as_ref().is_some_and(|s| s.done);
+        if !withstood {
+            self.want_stop(grace_ms, who);
+            return;
+        }
+        // First, so that who asked does not take the old answer for his own.
+        self.publish(|s| {
+            if let Some(stopped) = &mut s.stopped {
+                stopped.done = false;
+            }
+        });
+        let now = crate::clock::mono();
+        self.wanted.send_modify(|w| w.renew(grace_ms, now));
     }
 
     /// Puts back what an earlier supervisor had been asked.
@@ -542,5 +575,22 @@ mod tests {
         assert!(!w.raise(Level::Stop, 70, who("d"), 4));
         assert_eq!((w.level, w.force_at, w.since), (Level::Kill, 50, 1));
         assert_eq!(w.who, Some(who("a")));
+    }
+
+    #[test]
+    fn another_try_has_its_own_grace_unless_force_was_wanted() {
+        let mut w = Wanted {
+            level: Level::Stop,
+            force_at: 50,
+            who: Some(who("a")),
+            since: 1,
+        };
+        w.renew(100, 1_000);
+        assert_eq!((w.level, w.force_at, w.since), (Level::Stop, 1_100, 1_000));
+        w.renew(0, 2_000);
+        assert_eq!((w.level, w.force_at), (Level::Kill, 2_000));
+        w.renew(100, 3_000);
+        assert_eq!((w.level, w.force_at, w.since), (Level::Kill, 3_000, 3_000));
+        assert_eq!(w.who, Some(who("a")), "the first cause stays");
     }
 }

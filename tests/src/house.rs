@@ -273,9 +273,17 @@ impl House {
     /// # Panics
     /// No new one comes, or it is the same.
     pub async fn kill_supervisor(&self) -> u64 {
+        self.end_supervisor(libc::SIGKILL).await
+    }
+
+    /// The same with another signal that ends it.
+    ///
+    /// # Panics
+    /// No new one comes, or it is the same.
+    pub async fn end_supervisor(&self, signal: i32) -> u64 {
         let before = self.info().await.hello;
         let process = Process::of(before.pid).expect("it has just answered");
-        process.signal(libc::SIGKILL);
+        process.signal(signal);
         process.gone().await;
         let after = self.info().await.hello;
         assert_eq!(
@@ -394,19 +402,67 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Nobody, everywhere.
+const NOBODY: u32 = 65_534;
+
+/// Names the set-uid puppet to a test that runs as an ordinary user.
+const ROOT_PUPPET: &str = "OSTLER_TEST_ROOT_PUPPET";
+
 /// Runs the test of this name again as an ordinary user if this is the superuser. `true`: go on, this is one.
 ///
 /// # Panics
 /// It failed there.
 pub fn as_ordinary_user(test: &str) -> bool {
-    /// Nobody, everywhere.
-    const NOBODY: u32 = 65_534;
-    // SAFETY: geteuid has no precondition.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_superuser() {
         return true;
     }
-    let own = std::env::current_exe().expect("a running program has a path");
-    let status = Command::new(own)
+    run_as_nobody(Command::new(own_program()), test);
+    false
+}
+
+/// The same with a puppet that may `become 0`, whose path is returned there. Nothing: the test is over, or there is
+/// no superuser here who could make one.
+///
+/// # Panics
+/// It failed there.
+pub fn as_ordinary_user_with_root_puppet(test: &str) -> Option<String> {
+    if !is_superuser() {
+        let given = std::env::var(ROOT_PUPPET).ok();
+        if given.is_none() {
+            eprintln!("SKIPPED: only the superuser can make a set-uid program");
+        }
+        return given;
+    }
+    let folder = TempDir::with_prefix_in("o", "/tmp").expect("a temporary folder can be made");
+    // Beside the superuser, nobody but nobody may come near it.
+    std::os::unix::fs::chown(folder.path(), Some(0), Some(NOBODY)).expect("root may give away");
+    mode(folder.path(), 0o710);
+    let program = folder.path().join("puppet");
+    fs::copy(crate::puppet(), &program).expect("the puppet can be copied");
+    mode(&program, 0o4755);
+    let mut command = Command::new(own_program());
+    command.env(ROOT_PUPPET, &program);
+    run_as_nobody(command, test);
+    None
+}
+
+fn mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::Permissions::from_mode(mode);
+    fs::set_permissions(path, mode).expect("it is ours");
+}
+
+fn is_superuser() -> bool {
+    // SAFETY: geteuid has no precondition.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn own_program() -> PathBuf {
+    std::env::current_exe().expect("a running program has a path")
+}
+
+fn run_as_nobody(mut command: Command, test: &str) {
+    let status = command
         .args(["--exact", test, "--nocapture"])
         .uid(NOBODY)
         .gid(NOBODY)
@@ -414,5 +470,4 @@ pub fn as_ordinary_user(test: &str) -> bool {
         .status()
         .expect("the suite can be executed by everybody");
     assert!(status.success(), "it failed as an ordinary user");
-    false
 }

@@ -17,6 +17,7 @@ pub mod binaries;
 pub mod cli;
 pub mod desk;
 pub mod house;
+pub mod mount;
 pub mod pattern;
 pub mod process;
 pub mod wire;
@@ -27,6 +28,7 @@ pub use binaries::{ostler, puppet};
 pub use cli::{Said, redacted};
 pub use desk::{Desk, command, script};
 pub use house::{House, in_empty_house, in_house};
+pub use mount::{HungFolder, Mount};
 pub use wire::Wire;
 
 /// What a test waits for at most when it names no time: far above anything that is right, on a busy machine too.

@@ -29,6 +29,7 @@
 //! | `touch PATH`, `lock PATH` | makes a file; takes a lock on it or exits 9 |
 //! | `listen PORT` | listens on 127.0.0.1, prints `port N` |
 //! | `exit CODE`, `kill SIG` | ends itself; `raise SIG` sends itself a signal and goes on |
+//! | `become UID` | becomes that user for good; only a set-uid puppet or the superuser's may |
 //! | `leavemain` | the main thread ends, another one does the rest |
 //! | `exec PROGRAM ...` | becomes that program; last step |
 //!
@@ -154,6 +155,7 @@ impl Puppet {
             "renew" => renew(number(0)),
             "close" => ok("close", unsafe_free::close(number(0) as i32)),
             "null" => null(number(0) as i32),
+            "become" => ok("setuid", unsafe_free::setuid(number(0) as u32)),
             "pid" => write_all(1, format!("pid {}\n", std::process::id()).as_bytes()),
             "pidfile" => pidfile(word(0)),
             // Opening is the whole wait: a reader comes in when there is a writer.
@@ -448,6 +450,7 @@ mod unsafe_free {
     plain! {
         fork() -> i32 = libc::fork();
         setsid() -> i32 = libc::setsid();
+        setuid(uid: u32) -> i32 = libc::setuid(uid);
         setpgid() -> i32 = libc::setpgid(0, 0);
         close(fd: i32) -> i32 = libc::close(fd);
         dup2(from: i32, to: i32) -> i32 = libc::dup2(from, to);

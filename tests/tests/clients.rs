@@ -423,6 +423,52 @@ fn a_client_that_asks_and_never_reads_is_bounded() {
     });
 }
 
+/// What was kept for clients that never read goes back to the system when they leave.
+#[test]
+fn memory_of_answers_that_nobody_read_is_given_back() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk.run(script("out 1048576")).await.row;
+        let pid = house.info().await.hello.pid;
+        let ask = json!({ "id": row.id, "since": 0, "max": limits::PAGE_MAX, "raw": true });
+        let read = framed(&request(7, "job/read", ask));
+        // The first answer makes what is made once.
+        let mut first = attached(house).await;
+        first.send(&read).await;
+        first.answer(7).await;
+        drop(first);
+        alone(&desk).await;
+        let before = process::resident(pid);
+        // Each of them keeps one answer of 1.4 MiB at least.
+        let mut greedy = Vec::new();
+        for _ in 0..20 {
+            let mut wire = attached(house).await;
+            wire.send(&read.repeat(8)).await;
+            greedy.push(wire);
+        }
+        let kept = async {
+            while process::resident(pid) < before + (20 << 20) {
+                assert_served(&desk).await
+            }
+        };
+        within(PATIENCE, "answers that wait", kept).await;
+        let most = process::resident(pid);
+        drop(greedy);
+        alone(&desk).await;
+        let given_back = async {
+            while process::resident(pid) > before + (8 << 20) {
+                assert_served(&desk).await
+            }
+        };
+        let told = format!("the fall of {most} to {before} bytes and some");
+        within(PATIENCE, &told, given_back).await;
+        eprintln!(
+            "{before} bytes before, {most} with answers that wait, {} after",
+            process::resident(pid)
+        );
+    });
+}
+
 /// A client that ends its sending side still gets its answers.
 #[test]
 fn a_half_closed_connection_gets_its_answers() {

@@ -9,7 +9,7 @@ use ostler_tests::{
     Desk, House, PATIENCE, in_empty_house, in_house, pattern, puppet, rounds, script, within,
 };
 
-/// 016.
+/// 016, G5.
 #[test]
 fn jobs_notice_nothing_of_a_new_supervisor_and_are_listed_as_before() {
     in_house(async |house| {
@@ -36,6 +36,24 @@ fn jobs_notice_nothing_of_a_new_supervisor_and_are_listed_as_before() {
                 Some(Outcome::Stopped)
             );
         }
+    });
+}
+
+/// G4: a fault of our own is an end like any other; no job pays for it.
+#[test]
+fn a_supervisor_that_aborts_is_replaced_and_its_jobs_go_on() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let fifo = house.fifo("go");
+        let row = desk
+            .ready(script(&format!("say ready , await {fifo} , exit 6")))
+            .await;
+        for signal in [libc::SIGABRT, libc::SIGILL] {
+            house.end_supervisor(signal).await;
+            assert_eq!(desk.get(&row.id).await.row.state, State::Running);
+        }
+        house.open(&fifo).await;
+        assert_eq!(desk.wait(&row.id).await.exit_code, Some(6));
     });
 }
 

@@ -1,19 +1,22 @@
 //! Promise: every byte is kept or counted, readers disturb nobody, and text is never cut inside a character.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ostler::follow::Event;
-use ostler_proto::job::{Outcome, Row, State, Stream};
-use ostler_proto::limits::{PAGE, PAGE_MAX, RING};
+use ostler_proto::job::{JobResult, Outcome, Row, State, Stream};
+use ostler_proto::limits::{DISK_FLOOR, PAGE, PAGE_MAX, RING, SPILL_JOB};
 use ostler_proto::methods::{
-    JobRead, JobRun, JobTail, OnLimit, OutputPolicy, Progress, Read, Run, Start, Tail,
+    JobRead, JobRelease, JobRun, JobTail, OnLimit, OpenSession, OutputPolicy, Progress, Read, Run,
+    SessionOpen, Start, Tail, Target,
 };
+use ostler_proto::refusal::RefusalKind;
 use ostler_tests::desk::bytes_of;
 use ostler_tests::house::files_below;
 use ostler_tests::{
-    Desk, PATIENCE, command, in_empty_house, in_house, pattern, process, script, within,
+    Desk, Mount, PATIENCE, command, in_empty_house, in_house, pattern, process, script, within,
 };
 
 fn without_spill(start: Start) -> Start {
@@ -151,6 +154,37 @@ fn a_spill_is_private_and_its_name_cannot_be_guessed() {
             assert!(path.starts_with(house.folders().artifacts()), "{path:?}");
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(name.len() > 26 && !name.contains("t1"), "{name}");
+        }
+    });
+}
+
+/// B21: the name of a session is no path, and two names never share a folder.
+#[test]
+fn a_hostile_session_name_stays_inside_the_artifacts() {
+    in_house(async |house| {
+        let long = "x".repeat(65);
+        let open = |id: &str| OpenSession {
+            id: Some(id.into()),
+            ..OpenSession::default()
+        };
+        let desk = house.desk_without_session();
+        for id in [
+            "", "a/b", "/etc", "../../x", "a\0b", "a b", "日本", ".", "..", &long,
+        ] {
+            let refusal = desk.refused::<SessionOpen>(open(id)).await;
+            assert_eq!(refusal.kind, RefusalKind::BadArgument, "{id:?}");
+            assert_eq!(refusal.data["field"], "id", "{id:?}");
+        }
+        let artifacts = house.folders().artifacts();
+        let mut folders = BTreeSet::new();
+        for id in ["..a", "a", "A", "-", "_"] {
+            let desk = house.desk_of(open(id));
+            let row = desk.run(script(&format!("out {}", 2 * RING))).await.row;
+            let spill = PathBuf::from(row.output.spill.expect("it overflowed"));
+            let real = spill.canonicalize().expect("it is there");
+            let folder = real.parent().expect("a file lies in a folder");
+            assert_eq!(folder.parent(), Some(&*artifacts.canonicalize().unwrap()));
+            assert!(folders.insert(folder.to_owned()), "{id} shares {folder:?}");
         }
     });
 }
@@ -321,7 +355,106 @@ fn a_character_is_never_cut_by_a_page_or_a_pause() {
     });
 }
 
-/// B19, 059: neither a disk that refuses nor one that is full concerns the job.
+/// Reads all that is left of a job's pattern. Returns how many bytes that were and how many were told to be lost.
+async fn survey(desk: &Desk, id: &str) -> (u64, u64) {
+    let (mut cursor, mut read, mut lost) = (0, 0, 0);
+    loop {
+        let (page, bytes) = desk.read_raw(id, cursor, PAGE_MAX).await;
+        assert_eq!(page.from, cursor + page.lost, "a gap that is not told");
+        assert_eq!(pattern::first_difference(page.from, &bytes), None);
+        (read, lost) = (read + bytes.len() as u64, lost + page.lost);
+        if page.next == page.end {
+            return (read, lost);
+        }
+        assert!(page.next > cursor, "no progress at {cursor}");
+        cursor = page.next;
+    }
+}
+
+/// 059: a disk that fills up while it is written costs bytes, and tells which; nobody is held up by it.
+#[test]
+fn a_disk_that_fills_up_costs_bytes_that_are_told_and_holds_up_nobody() {
+    in_empty_house(async |house| {
+        let artifacts = house.folders().artifacts();
+        std::fs::create_dir(&artifacts).unwrap();
+        let (room, wide) = (8 << 20, DISK_FLOOR + (64 << 20));
+        let Some(disk) = Mount::disk(&artifacts, wide) else {
+            return;
+        };
+        house.start();
+        let desk = house.desk();
+        let beside = desk.ready(script("say ready , sleep")).await;
+        let (first, total) = (2_000_000, 50_000_000);
+        let fifo = house.fifo("go");
+        let steps = format!(
+            "out {first} , await {fifo} , out {} , exit 3",
+            total - first
+        );
+        let row = desk.start(script(&steps)).await;
+        let printed = |r: &JobResult| r.row.output.end == first;
+        desk.until(&row.id, "the first bytes", printed).await;
+        // Somebody else takes the rest, between two looks at what is free.
+        disk.resize(room);
+        house.open(&fifo).await;
+        let row = desk.wait(&row.id).await;
+        assert_eq!(row.exit_code, Some(3), "{row:?}");
+        let why = row.output.spill_stopped.clone().expect("the disk is full");
+        assert!(why.contains("No space left"), "{why}");
+        let (read, lost) = survey(&desk, &row.id).await;
+        assert_eq!((read + lost, lost), (total, row.output.lost));
+        assert!(read > room / 2, "what is on the disk is still read: {read}");
+        // Others go on without room.
+        let second = desk.run(script(&format!("out {total} , exit 4"))).await.row;
+        assert_eq!(second.exit_code, Some(4));
+        assert!(second.output.spill_stopped.is_some(), "{second:?}");
+        let (read, lost) = survey(&desk, &second.id).await;
+        assert_eq!((read + lost, lost), (total, second.output.lost));
+        assert_eq!(desk.get(&beside.id).await.row.state, State::Running);
+        // Where there is room again, the next log is kept whole.
+        disk.resize(wide);
+        for id in [row.id, second.id] {
+            desk.must::<JobRelease>(Target { session: None, id }).await;
+        }
+        let third = desk.run(script("out 4000000")).await.row;
+        assert_eq!((third.output.lost, third.output.spill_stopped), (0, None));
+        desk.assert_pattern(&third.id, 4_000_000).await;
+    });
+}
+
+/// 053: the budget of a log holds, its newest bytes stay, what is missing is told, and the job goes on.
+#[test]
+fn a_log_above_its_budget_keeps_head_and_tail_and_the_job_goes_on() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let fifo = house.fifo("go");
+        let first = SPILL_JOB + (20 << 20);
+        let total = first + 5000;
+        let steps = format!("out {first} , await {fifo} , out 5000 , exit 0");
+        let row = desk.start(script(&steps)).await;
+        let printed = |r: &JobResult| r.row.output.end == first;
+        let now = desk.until(&row.id, "the whole output", printed).await.row;
+        assert_eq!(now.state, State::Running);
+        house.open(&fifo).await;
+        let ended = desk.wait(&row.id).await;
+        assert_eq!((ended.exit_code, ended.output.end), (Some(0), total));
+        let size = std::fs::metadata(ended.output.spill.as_ref().expect("it overflowed"));
+        assert!(size.unwrap().len() <= SPILL_JOB);
+        let lost = ended.output.lost;
+        assert!(lost >= total - SPILL_JOB - RING, "{lost}");
+        // The head ends and the gap begins in the middle of the budget; the tail is all that follows.
+        let half = SPILL_JOB / 2;
+        for (since, from) in [(0, 0), (half - 9, half - 9), (half, half + lost)] {
+            let (page, bytes) = desk.read_raw(&row.id, since, PAGE).await;
+            assert_eq!((page.from, page.lost), (from, from - since));
+            assert_eq!(pattern::first_difference(from, &bytes), None);
+        }
+        let (page, bytes) = desk.read_raw(&row.id, total - 5000, PAGE_MAX).await;
+        assert_eq!((page.lost, bytes.len()), (0, 5000));
+        assert_eq!(pattern::first_difference(page.from, &bytes), None);
+    });
+}
+
+/// B19: a disk that refuses does not concern the job.
 #[test]
 fn a_spill_that_cannot_be_made_does_not_fail_the_job_and_is_told() {
     in_empty_house(async |house| {

@@ -93,6 +93,25 @@ fn twenty_clients_on_an_empty_house_make_one_supervisor() {
     });
 }
 
+/// 103: the first job of a house asks for one itself while that begins.
+#[test]
+fn a_job_that_starts_a_job_finds_the_house_it_is_in() {
+    in_empty_house(async |house| {
+        let line = "ostler run -- sh -c 'ostler run -- echo from inside'";
+        let said = house.shell(line);
+        assert_eq!(
+            (said.code, &*said.out),
+            (0, "from inside\n"),
+            "{}",
+            said.err
+        );
+        let mut both = house.marks().living();
+        both.retain(|pid| house.marks().job_of(*pid) == Some(HOUSE_JOB));
+        assert_eq!(both.len(), 2, "one keeper and one supervisor");
+        assert_eq!(house.info().await.hello.generation, 1);
+    });
+}
+
 fn end(hello: &HelloAnswer, how: usize) -> Former {
     let supervisor = Process::of(hello.pid).expect("it has just answered");
     let keeper = Process::of(hello.keeper_pid).expect("it has just answered");

@@ -40,7 +40,7 @@ fn members(house: &House) -> Vec<String> {
         .collect()
 }
 
-/// D1, 001: the server that a command launched keeps its port.
+/// D1, 001, 008: the server that a command launched keeps its port.
 #[test]
 fn a_stop_ends_grandchildren_and_frees_their_port() {
     in_house(async |house| {
@@ -325,6 +325,40 @@ fn a_job_that_kills_itself_was_not_stopped_by_us() {
     });
 }
 
+/// 038: somebody else ended it; "no such process" is an end, also in the middle of a stop.
+#[test]
+fn a_job_that_was_killed_from_outside_is_over_and_can_be_removed() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk.start(script("fork [ pid , sleep ] , sleep")).await;
+        let child = desk.number(&row.id, "pid").await;
+        for pid in [row.pid.expect("it runs"), child] {
+            let process = Process::of(pid).expect("it lives");
+            process.signal(libc::SIGKILL);
+            process.gone().await;
+        }
+        let ended = desk.over(&row.id).await;
+        assert_eq!(
+            (ended.outcome, ended.signal.as_deref()),
+            (Some(Outcome::Signaled), Some("SIGKILL"))
+        );
+        assert!(desk.stop(&row.id, 3000).await.already_finished);
+        desk.must::<JobRelease>(target(&row.id)).await;
+        assert!(desk.list().await.is_empty());
+
+        let row = desk.ready(script("ignore TERM , say ready , sleep")).await;
+        let (other, id) = (desk.clone(), row.id.clone());
+        let stop = tokio::spawn(async move { other.stop(&id, 60_000).await });
+        desk.until(&row.id, "the stop", |r| r.row.state == State::Stopping)
+            .await;
+        let process = Process::of(row.pid.expect("it runs")).expect("it ignores the signal");
+        process.signal(libc::SIGKILL);
+        let receipt = stop.await.unwrap();
+        assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
+        assert!(receipt.survivors.is_empty(), "{receipt:?}");
+    });
+}
+
 /// D15.
 #[test]
 fn who_stopped_a_job_and_why_is_in_its_record() {
@@ -564,7 +598,7 @@ fn a_stop_that_does_not_wait_answers_stopping() {
     });
 }
 
-/// D13, 020: what no signal ends within the time is named, and nothing hangs.
+/// Who says force does not wait for a grace.
 #[test]
 fn a_forced_stop_skips_the_grace() {
     in_house(async |house| {

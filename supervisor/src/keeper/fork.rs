@@ -435,6 +435,8 @@ impl Child<'_> {
         let mut last = (0, libc::ENOENT);
         for (index, program) in self.plan.programs.iter().enumerate() {
             let index = index as u32;
+            // When the keeper is gone, nobody reads this and the broken pipe ends the child: whoever had no cookie yet
+            // when everything else was swept runs nothing.
             self.record(Step::Try, index);
             last = (index, self.try_program(program));
             match last.1 {

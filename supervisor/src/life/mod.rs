@@ -5,7 +5,7 @@
 //! a second, shorter stop is heard while the first one works.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -117,6 +117,8 @@ struct Living {
     /// Who began to stop it while its main process lived: decides the outcome.
     stopped_by: Option<Who>,
     stopped: Stopped,
+    /// Who was killed; a second try finds some of them again.
+    forced: BTreeSet<u32>,
 }
 
 impl Living {
@@ -155,6 +157,7 @@ impl Living {
             spawn_error: None,
             stopped_by: None,
             stopped: Stopped::default(),
+            forced: BTreeSet::new(),
             job,
         }
     }
@@ -377,12 +380,14 @@ impl Living {
             Work::Killed(killed) => {
                 self.signalling -= 1;
                 self.saw(&killed.seen);
-                self.stopped.forced += killed.seen.len() as u32;
+                self.forced.extend(killed.seen);
+                self.stopped.forced = self.forced.len() as u32;
                 if killed.survivors.is_empty() {
                     self.pending.push_back(Event::TreeEmpty);
                 } else {
                     self.stopped.survivors = killed.survivors;
                     self.tell_stopped();
+                    self.pending.push_back(Event::Withstood);
                 }
             }
             Work::CaughtUp => self.pending.push_back(Event::Deadline),

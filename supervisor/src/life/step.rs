@@ -4,7 +4,8 @@
 //!             exec ok   exec failed  main ended     tree empty      output closed  deadline        wanted rises
 //! starting    running   over         bury,draining  note            note           want (timeout)  polite,stopping
 //! running     -         -            bury,draining  note            note           want (timeout)  polite,stopping
-//! stopping    -         over         keep zombie    bury,draining   note           force           earlier deadline
+//! stopping    -         over         keep zombie    bury,draining   note           force           earlier deadline;
+//!                                                                                                 withstood: polite
 //! draining    -         -            -              note            publish        publish         publish,polite
 //! held        -         -            -              close,over      note           force           polite
 //! over        -         -            -              -               -              -               -
@@ -19,9 +20,10 @@ use ostler_proto::limits;
 pub(crate) enum Phase {
     Starting,
     Running,
-    /// The leader's zombie is kept, so that its number stays ours until the tree is gone.
+    /// The leader's zombie is kept, so that its number stays ours until the tree is gone. Neither a deadline nor
+    /// forced: the forced end was withstood.
     Stopping {
-        force_at: u64,
+        force_at: Option<u64>,
         forced: bool,
     },
     Draining {
@@ -53,6 +55,8 @@ pub(crate) enum Event {
     TreeEmpty,
     OutputClosed,
     Deadline,
+    /// The forced end is over, and somebody is left.
+    Withstood,
     /// Somebody wants its end; force is allowed from `force_at` on.
     Wanted {
         force_at: u64,
@@ -99,7 +103,7 @@ impl Life {
             Phase::Stopping {
                 force_at,
                 forced: false,
-            } => Some(force_at),
+            } => force_at,
             Phase::Draining { until } => Some(until),
             Phase::Held { force_at } => force_at,
             Phase::Stopping { forced: true, .. } | Phase::Over => None,
@@ -134,6 +138,7 @@ pub(crate) fn step(mut life: Life, now: u64, event: Event) -> (Life, Actions) {
             }
         }
         Event::Deadline => deadline(&mut life),
+        Event::Withstood => withstood(&mut life),
         Event::Wanted { force_at } => wanted(&mut life, force_at),
     };
     (life, actions)
@@ -196,7 +201,10 @@ fn deadline(life: &mut Life) -> Actions {
             life.timeout_at = None;
             vec![Action::WantTimeout]
         }
-        Phase::Stopping { forced, .. } if !*forced => {
+        Phase::Stopping {
+            force_at: Some(_),
+            forced,
+        } if !*forced => {
             *forced = true;
             vec![Action::Force]
         }
@@ -209,18 +217,33 @@ fn deadline(life: &mut Life) -> Actions {
     }
 }
 
+fn withstood(life: &mut Life) -> Actions {
+    if let Phase::Stopping { force_at, forced } = &mut life.phase {
+        (*force_at, *forced) = (None, false);
+    }
+    vec![]
+}
+
 fn wanted(life: &mut Life, wanted_at: u64) -> Actions {
     match &mut life.phase {
         Phase::Starting | Phase::Running => {
             life.phase = Phase::Stopping {
-                force_at: wanted_at,
+                force_at: Some(wanted_at),
                 forced: false,
             };
             vec![Action::Polite]
         }
-        Phase::Stopping { force_at, .. } => {
+        Phase::Stopping {
+            force_at: Some(force_at),
+            ..
+        } => {
             *force_at = wanted_at.min(*force_at);
             vec![]
+        }
+        // Asked again after it was withstood.
+        Phase::Stopping { force_at, .. } => {
+            *force_at = Some(wanted_at);
+            vec![Action::Polite]
         }
         Phase::Draining { .. } => {
             let mut actions = publish(life);
@@ -283,7 +306,7 @@ mod tests {
             l,
             Event::Wanted { force_at: 5 },
             Stopping {
-                force_at: 5,
+                force_at: Some(5),
                 forced: false,
             },
             &[Action::Polite],
@@ -309,7 +332,7 @@ mod tests {
             l,
             Event::Wanted { force_at: 5 },
             Stopping {
-                force_at: 5,
+                force_at: Some(5),
                 forced: false,
             },
             &[Action::Polite],
@@ -331,7 +354,7 @@ mod tests {
     fn stopping_keeps_the_zombie_until_the_tree_is_empty() {
         use Phase::*;
         let s = Stopping {
-            force_at: 50,
+            force_at: Some(50),
             forced: false,
         };
         let l = at(s);
@@ -344,7 +367,7 @@ mod tests {
             l,
             Event::Deadline,
             Stopping {
-                force_at: 50,
+                force_at: Some(50),
                 forced: true,
             },
             &[Action::Force],
@@ -353,7 +376,7 @@ mod tests {
             l,
             Event::Wanted { force_at: 9 },
             Stopping {
-                force_at: 9,
+                force_at: Some(9),
                 forced: false,
             },
             &[],
@@ -380,19 +403,47 @@ mod tests {
             &[Action::Bury],
         );
         let forced = at(Stopping {
-            force_at: 50,
+            force_at: Some(50),
             forced: true,
         });
         check(
             forced,
             Event::Deadline,
             Stopping {
-                force_at: 50,
+                force_at: Some(50),
                 forced: true,
             },
             &[],
         );
         assert_eq!(forced.deadline(), None);
+    }
+
+    #[test]
+    fn what_withstood_waits_for_its_end_or_for_somebody_who_asks_again() {
+        use Phase::*;
+        let stopping = |force_at, forced| Stopping { force_at, forced };
+        let (forced, withstood) = (at(stopping(Some(50), true)), at(stopping(None, false)));
+        check(forced, Event::Withstood, withstood.phase, &[]);
+        assert_eq!(withstood.deadline(), None);
+        check(withstood, Event::Deadline, withstood.phase, &[]);
+        check(
+            withstood,
+            Event::Wanted { force_at: 99 },
+            stopping(Some(99), false),
+            &[Action::Polite],
+        );
+        check(
+            Life {
+                main_ended: true,
+                ..withstood
+            },
+            Event::TreeEmpty,
+            Draining { until: UNTIL },
+            &[Action::Bury],
+        );
+        for phase in [Running, Held { force_at: None }, Over] {
+            check(at(phase), Event::Withstood, phase, &[]);
+        }
     }
 
     #[test]
@@ -500,21 +551,22 @@ mod tests {
 
     #[test]
     fn every_order_of_events_publishes_once() {
-        const EVENTS: [Event; 7] = [
+        const EVENTS: [Event; 8] = [
             Event::ExecOk,
             Event::ExecFailed,
             Event::MainEnded,
             Event::TreeEmpty,
             Event::OutputClosed,
             Event::Deadline,
+            Event::Withstood,
             Event::Wanted { force_at: 5 },
         ];
         // All sequences of six events.
-        for mut code in 0..7_u32.pow(6) {
+        for mut code in 0..8_u32.pow(6) {
             let (mut life, mut published, mut closed, mut buried) = (Life::new(Some(1)), 0, 0, 0);
             for _ in 0..6 {
-                let (next, actions) = step(life, NOW, EVENTS[(code % 7) as usize]);
-                code /= 7;
+                let (next, actions) = step(life, NOW, EVENTS[(code % 8) as usize]);
+                code /= 8;
                 for action in actions {
                     match action {
                         Action::Publish | Action::PublishFailure => published += 1,

@@ -68,7 +68,7 @@ impl Serve for SessionClose {
         let grace = params.grace_ms.unwrap_or(limits::GRACE);
         let closing = tokio::spawn(async move {
             for job in jobs.iter().filter(|j| j.is_live()) {
-                job.want_stop(grace, crate::job::Who::asked("close", None));
+                job.ask_stop(grace, crate::job::Who::asked("close", None));
             }
             let mut receipts = Vec::new();
             for job in &jobs {
@@ -78,7 +78,11 @@ impl Serve for SessionClose {
                 }
                 receipts.push(receipt(job, was_over));
             }
-            registry.finish_close(&id);
+            if receipts.iter().all(|r| r.survivors.is_empty()) {
+                registry.finish_close(&id);
+            } else {
+                registry.give_up_close(&id);
+            }
             StopSummary {
                 jobs: receipts,
                 ..StopSummary::default()

@@ -155,7 +155,7 @@ impl Serve for JobRelease {
             Err(r) => return Err(r),
         };
         if job.is_live() {
-            job.want_stop(job.spec.grace_ms, crate::job::Who::asked("release", None));
+            job.ask_stop(job.spec.grace_ms, crate::job::Who::asked("release", None));
             settled(&job).await;
         }
         if job.is_live() {

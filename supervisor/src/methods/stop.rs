@@ -37,12 +37,7 @@ impl Serve for JobStop {
             } else {
                 params.grace_ms.unwrap_or(job.spec.grace_ms)
             };
-            job.publish(|s| {
-                if let Some(stopped) = &mut s.stopped {
-                    stopped.done = false;
-                }
-            });
-            job.want_stop(grace, crate::job::Who::asked(by, params.reason.clone()));
+            job.ask_stop(grace, crate::job::Who::asked(by, params.reason.clone()));
         }
         let mut receipts = Vec::with_capacity(jobs.len());
         for (job, over) in jobs.iter().zip(over) {

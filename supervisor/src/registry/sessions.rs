@@ -250,6 +250,13 @@ impl Registry {
         Ok(Some((id, session.jobs.values().rev().cloned().collect())))
     }
 
+    /// Opens a session again whose jobs could not all be ended: they stay listed, and closing it again tries again.
+    pub(crate) fn give_up_close(&self, id: &str) {
+        if let Some(session) = self.lock().sessions.get_mut(id) {
+            session.closing = false;
+        }
+    }
+
     /// Forgets a session whose jobs are all over, then deletes its artifacts: never in another order.
     pub(crate) fn finish_close(&self, id: &str) {
         let (session, processes) = {

@@ -17,15 +17,10 @@ mod linux;
 #[cfg(target_os = "linux")]
 use linux as platform;
 
-#[cfg(target_os = "macos")]
-mod macos;
-#[cfg(target_os = "macos")]
-use macos as platform;
-
-#[cfg(windows)]
-mod windows;
-#[cfg(windows)]
-use windows as platform;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
+#[cfg(not(target_os = "linux"))]
+use unsupported as platform;
 
 pub use platform::{
     cookie_of, describe, house_is_alive, instance_here, job_of, program, start_time,

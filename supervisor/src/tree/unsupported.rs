@@ -1,7 +1,8 @@
-//! Process trees on macOS: not yet.
+//! Process trees where they cannot be read yet: macOS and Windows.
 //!
-//! They will be read by session, group, parents and the environment marker, there being no cookie. Until then nothing is found, and
-//! every request says so instead of calling a tree empty.
+//! On macOS they will be read by session, group, parents and the environment marker, there being no cookie; on Windows
+//! they are to be Job Objects, one a job, which the kernel ends without a scan. Until then nothing is found, and every
+//! request says so instead of calling a tree empty.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,19 +11,20 @@ use std::{fs, io};
 
 use super::{Found, Member, Proof, Rung, Target, cookie};
 
+/// Its name, as its users write it.
+const SYSTEM: &str = if cfg!(windows) { "Windows" } else { "macOS" };
+
 fn not_yet() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::Unsupported,
-        "process trees are not yet read on macOS",
-    )
+    let words = format!("process trees are not yet read on {SYSTEM}");
+    io::Error::new(io::ErrorKind::Unsupported, words)
 }
 
-/// Returns nothing: there is no cookie on macOS.
+/// Returns nothing: there is no cookie.
 pub fn cookie_of(_pid: u32) -> Option<(u64, u64)> {
     None
 }
 
-/// Returns nothing: there is no cookie on macOS.
+/// Returns nothing: there is no cookie.
 pub fn job_of(_pid: u32, _instance: u32) -> Option<u64> {
     None
 }
@@ -32,7 +34,8 @@ pub fn job_of(_pid: u32, _instance: u32) -> Option<u64> {
 /// # Errors
 /// The folder cannot be resolved.
 pub fn instance_here(run_folder: &Path) -> io::Result<u32> {
-    Ok(cookie::instance(0, "macOS", &fs::canonicalize(run_folder)?))
+    let real = fs::canonicalize(run_folder)?;
+    Ok(cookie::instance(0, SYSTEM, &real))
 }
 
 /// Cannot tell yet.
