@@ -4,6 +4,8 @@ use ostler::Mode;
 use ostler_proto::methods::{JobDetach, Target};
 
 use super::failure::Failure;
+use super::labels::Labels;
+use super::nearest;
 use super::output::Out;
 use super::scope::{self, SessionArg};
 use crate::exit;
@@ -31,12 +33,17 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         session: named.session,
         id: named.id,
     };
-    let row = scope::client(Mode::Use)?.ask::<JobDetach>(params).await?;
+    let client = scope::client(Mode::Use)?;
+    let row = match client.ask::<JobDetach>(params).await {
+        Ok(row) => row,
+        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+    };
     let mut out = Out::new();
     if args.json {
         out.json(&row)?;
     } else {
-        out.line(&scope.label(&row))?;
+        let labels = Labels::for_rows(&client, &scope, std::iter::once(&row)).await?;
+        out.line(&labels.job(&row))?;
     }
     out.flush()?;
     Ok(exit::DONE)

@@ -18,6 +18,13 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Begins a line of words behind data that has none, where a person sees both in one place.
+pub(crate) fn begin_line() {
+    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+        note("");
+    }
+}
+
 /// Tells whether words go to a person.
 pub(crate) fn words_are_read() -> bool {
     io::stderr().is_terminal()
@@ -147,10 +154,8 @@ pub(crate) fn bytes_of(page: &Page) -> Result<Vec<u8>, Failure> {
 /// Says what is missing before a page.
 pub(crate) fn note_gap(page: &Page) {
     if page.lost > 0 {
-        note(&format!(
-            "{} bytes were lost here",
-            words::thousands(page.lost)
-        ));
+        let were = if page.lost == 1 { "was" } else { "were" };
+        note(&format!("{} {were} lost here", words::bytes(page.lost)));
     }
 }
 

@@ -9,7 +9,7 @@ use ostler_proto::methods::{OutputPolicy, Start, Stdin};
 
 use super::failure::Failure;
 use super::scope::SessionArg;
-use super::{caller, duration};
+use super::{caller, duration, number};
 
 /// What is started, and how.
 #[derive(Args, Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct JobArgs {
     no_spill: bool,
 
     /// Exit codes that count as success in `show` and `ls --json`; the code is passed on all the same.
-    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    #[arg(long, value_name = "CODES", value_delimiter = ',', value_parser = number::exit_code, allow_hyphen_values = true)]
     ok: Vec<i32>,
 
     /// Idempotency key: the same key and command give the same job again.
