@@ -90,48 +90,36 @@ pub(crate) fn now() -> u64 {
 /// What a script gets of a command line, in characters; `--json` has all of it.
 const COMMAND_IN_A_PIPE: usize = 500;
 
+/// A narrower terminal has no room for how old a job is and how much it has printed.
+const NARROW: usize = 60;
+
 fn render(rows: &[Row], labels: &Labels, now: u64, width: Option<usize>) -> String {
     let several = rows.iter().any(|r| r.session != rows[0].session);
-    let cells = |row: &Row| -> [String; 6] {
-        [
-            if several {
-                row.id.clone()
-            } else {
-                labels.job(row)
-            },
-            row.name.clone().unwrap_or_default(),
-            words::state(row),
-            words::age(now.saturating_sub(row.started_at)),
-            words::size(row.output.end),
-            match width {
-                Some(_) => words::command(row),
-                None => words::shortened(&words::command(row), COMMAND_IN_A_PIPE),
-            },
-        ]
+    let narrow = width.is_some_and(|width| width < NARROW);
+    let shown = |heading: &str| match heading {
+        "SESSION" => several,
+        "AGE" | "OUTPUT" => !narrow,
+        _ => true,
     };
-    if several {
-        let rows: Vec<[String; 7]> = rows
-            .iter()
-            .map(|row| {
-                let [id, name, state, age, output, command] = cells(row);
-                [
-                    id,
-                    labels.session(&row.session).to_owned(),
-                    name,
-                    state,
-                    age,
-                    output,
-                    command,
-                ]
-            })
-            .collect();
-        let headings = ["ID", "SESSION", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"];
-        table::render(headings, &rows, width)
-    } else {
-        let rows: Vec<_> = rows.iter().map(cells).collect();
-        let headings = ["ID", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"];
-        table::render(headings, &rows, width)
-    }
+    let headings: Vec<&str> = ["ID", "SESSION", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"]
+        .into_iter()
+        .filter(|heading| shown(heading))
+        .collect();
+    let cell = |row: &Row, heading: &str| match heading {
+        // Its own column says which session it is of.
+        "ID" if several => row.id.clone(),
+        "ID" => labels.job(row),
+        "SESSION" => labels.session(&row.session).to_owned(),
+        "NAME" => row.name.clone().unwrap_or_default(),
+        "STATE" => words::state(row),
+        "AGE" => words::age(now.saturating_sub(row.started_at)),
+        "OUTPUT" => words::size(row.output.end),
+        _ if width.is_none() => words::shortened(&words::command(row), COMMAND_IN_A_PIPE),
+        _ => words::command(row),
+    };
+    let cells = |row| headings.iter().map(|h| cell(row, h)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    table::render(&headings, &rows, width)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod duration;
 mod failure;
 mod interrupts;
 mod labels;
+mod live;
 mod ls;
 mod nearest;
 mod number;

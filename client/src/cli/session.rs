@@ -168,7 +168,7 @@ fn render(
         })
         .collect();
     let headings = ["SESSION", "ROOT", "JOBS", "FINISHED", "CLIENTS"];
-    table::render(headings, &rows, width)
+    table::render(&headings, &rows, width)
 }
 
 /// Returns a path with `~` for the home folder.

@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::failure::Failure;
 use super::labels::{self, Labels};
+use super::live::{self, Watched};
 use super::output::{Out, note};
 use super::scope::{self, Group, Scope, SessionArg};
 use super::{ask_if_any, duration, nearest, table, words};
@@ -65,7 +66,15 @@ struct Which {
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.session.scope()?;
     let client = scope::client(Mode::Use)?;
-    let (summary, failures) = stop(&client, &args, &scope).await?;
+    let groups = scope.targets(&args.which.ids)?;
+    let what = match args.which.ids.as_slice() {
+        [] => format!("everything {}", place(&args, &scope)),
+        ids => live::named(ids),
+    };
+    let watched = Watched::new(format!("stopping {what}"), None, &groups);
+    let stop = stop(&client, &args, &scope, &groups);
+    let (summary, failures) =
+        live::beside(&client, !args.json && !args.quiet, watched, stop).await?;
     if args.json {
         let mut out = Out::new();
         out.json(&summary)?;
@@ -91,13 +100,13 @@ async fn stop(
     client: &Client,
     args: &Args,
     scope: &Scope,
+    groups: &[Group],
 ) -> Result<(StopSummary, Vec<Failure>), Failure> {
     if args.which.ids.is_empty() {
         let params = everything(args, scope)?;
         let summary = ask_if_any::<JobStop>(client, params).await?;
         return Ok((summary.unwrap_or_default(), Vec::new()));
     }
-    let groups = scope.targets(&args.which.ids)?;
     let calls = groups.iter().map(|group| {
         client.ask::<JobStop>(Stop {
             session: group.session.clone(),

@@ -38,28 +38,24 @@ pub(crate) fn width_of(fd: RawFd) -> Option<usize> {
 }
 
 /// Renders rows under headings: aligned and cut to `width`, or without one bare and tab-separated, no headings.
-pub(crate) fn render<const N: usize>(
-    headings: [&str; N],
-    rows: &[[String; N]],
+pub(crate) fn render<R: AsRef<[String]>>(
+    headings: &[&str],
+    rows: &[R],
     width: Option<usize>,
 ) -> String {
-    let rows: Vec<[String; N]> = rows
-        .iter()
-        .map(|row| std::array::from_fn(|i| clean(&row[i])))
+    let rows = rows.iter().map(|row| row.as_ref().iter());
+    let mut rows: Vec<Vec<String>> = rows
+        .map(|row| row.map(|cell| clean(cell)).collect())
         .collect();
     let Some(width) = width else {
         return rows.iter().map(|row| row.join("\t") + "\n").collect();
     };
-    let headings = headings.map(str::to_owned);
-    let mut columns: [usize; N] = std::array::from_fn(|i| {
-        let cells = rows.iter().chain(std::iter::once(&headings));
-        cells.map(|row| row[i].width()).max().unwrap_or(0)
-    });
+    rows.insert(0, headings.iter().map(|&h| h.to_owned()).collect());
+    let mut columns: Vec<usize> = (0..headings.len())
+        .map(|i| rows.iter().map(|row| row[i].width()).max().unwrap_or(0))
+        .collect();
     fit(&mut columns, width);
-    std::iter::once(&headings)
-        .chain(&rows)
-        .map(|row| line(row, &columns, width))
-        .collect()
+    rows.iter().map(|row| line(row, &columns, width)).collect()
 }
 
 /// Makes room for the last column, which gets what is left. The first one is never cut: it is what is typed.
@@ -77,10 +73,10 @@ fn fit(columns: &mut [usize], width: usize) {
     }
 }
 
-fn line<const N: usize>(row: &[String; N], columns: &[usize; N], width: usize) -> String {
+fn line(row: &[String], columns: &[usize], width: usize) -> String {
     let mut text = String::new();
     for (i, cell) in row.iter().enumerate() {
-        if i + 1 == N {
+        if i + 1 == columns.len() {
             text.push_str(cell);
         } else {
             text.push_str(&padded(&cut(cell, columns[i]), columns[i] + GAP));
@@ -125,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_terminal_gets_aligned_columns_that_fit() {
-        let table = render(["ID", "NAME", "COMMAND"], &rows(), Some(18));
+        let table = render(&["ID", "NAME", "COMMAND"], &rows(), Some(18));
         assert_eq!(
             table,
             "ID   NAME  COMMAND\nt1   web   npm ru…\nt12        x\\e[2J…\n"
@@ -134,14 +130,14 @@ mod tests {
 
     #[test]
     fn a_pipe_gets_tabs_and_nothing_is_cut() {
-        let plain = render(["ID", "NAME", "COMMAND"], &rows(), None);
+        let plain = render(&["ID", "NAME", "COMMAND"], &rows(), None);
         assert_eq!(plain, "t1\tweb\tnpm run dev\nt12\t\tx\\e[2J\\ny\n");
     }
 
     #[test]
     fn an_empty_table_is_its_headings_or_nothing() {
-        assert_eq!(render(["A", "B"], &[], Some(80)), "A  B\n");
-        assert_eq!(render(["A", "B"], &[], None), "");
+        assert_eq!(render::<[String; 2]>(&["A", "B"], &[], Some(80)), "A  B\n");
+        assert_eq!(render::<[String; 2]>(&["A", "B"], &[], None), "");
     }
 
     #[test]
@@ -151,7 +147,7 @@ mod tests {
             ["e\u{301}t".to_owned(), "two".to_owned()],
             ["abcd".to_owned(), "three".to_owned()],
         ];
-        let table = render(["N", "C"], &rows, Some(80));
+        let table = render(&["N", "C"], &rows, Some(80));
         assert_eq!(table, "N     C\n漢字  one\ne\u{301}t    two\nabcd  three\n");
         assert_eq!(cut("漢字漢字", 6), "漢字…");
         assert_eq!(cut("e\u{301}e\u{301}e\u{301}", 2), "e\u{301}…");
@@ -165,13 +161,13 @@ mod tests {
             "running".to_owned(),
             "npm run dev".to_owned(),
         ]];
-        let table = render(["ID", "SESSION", "STATE", "COMMAND"], &rows, Some(40));
+        let table = render(&["ID", "SESSION", "STATE", "COMMAND"], &rows, Some(40));
         assert_eq!(
             table,
             "ID  SESSION         STATE    COMMAND\nt1  a-session-wit…  running  npm run dev\n"
         );
         for width in 1..60 {
-            for line in render(["ID", "SESSION", "STATE", "COMMAND"], &rows, Some(width)).lines() {
+            for line in render(&["ID", "SESSION", "STATE", "COMMAND"], &rows, Some(width)).lines() {
                 assert!(line.width() <= width.max(1), "{width}: {line}");
             }
         }

@@ -9,6 +9,7 @@ use ostler_proto::methods::{For, Listener, Reason, Wait, Waited, WaitedJob};
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
+use super::live::{self, Watched};
 use super::output::{Out, note};
 use super::scope::{self, Group, Scope, SessionArg};
 use super::{duration, nearest, number, words};
@@ -71,8 +72,14 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let client = scope::client(Mode::Use)?;
     let mut interrupts = Interrupts::new()?;
     let began = Instant::now();
+    let watched = Watched::new(
+        format!("waiting for {}", live::named(&args.ids)),
+        args.timeout,
+        &groups,
+    );
+    let wait = wait(&client, &args, &scope, &groups);
     let waited = tokio::select! {
-        waited = wait(&client, &args, &scope, &groups) => waited?,
+        waited = live::beside(&client, !args.json && !args.quiet, watched, wait) => waited?,
         () = interrupts.next() => {
             match args.ids.as_slice() {
                 [id] => note(&format!("{} still runs", words::clean(&scope.pasted(id)))),
