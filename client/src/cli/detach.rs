@@ -3,6 +3,7 @@
 use ostler::Mode;
 use ostler_proto::methods::{JobDetach, Target};
 
+use super::completions;
 use super::failure::Failure;
 use super::labels::Labels;
 use super::nearest;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     id: String,
 }
 

@@ -7,7 +7,7 @@ use ostler_proto::methods::{JobRead, Read};
 use super::failure::Failure;
 use super::output::{self, Out, Pour, note};
 use super::scope::{self, Named, Scope, SessionArg};
-use super::{duration, nearest, number, words};
+use super::{completions, duration, nearest, number, words};
 use crate::exit;
 
 /// Prints one page of a job's output; without --since the newest one.
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::kept(), value_name = "ID")]
     id: String,
 }
 

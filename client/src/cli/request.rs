@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use ostler_proto::id;
 use ostler_proto::methods::{OutputPolicy, Start, Stdin};
 
@@ -22,7 +22,7 @@ pub(crate) struct JobArgs {
     name: Option<String>,
 
     /// Working directory [default: the current one].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     cwd: Option<PathBuf>,
 
     /// Sets a variable beside those of the caller; K= makes it empty. May be repeated.
@@ -64,6 +64,7 @@ pub(crate) struct JobArgs {
     /// Program and arguments.
     #[arg(
         trailing_var_arg = true,
+        value_hint = ValueHint::AnyPath,
         value_name = "CMD",
         required_unless_present = "line",
         conflicts_with = "line"

@@ -6,7 +6,7 @@ use ostler_proto::methods::{JobRelease, Target};
 use super::failure::Failure;
 use super::output::{Out, note};
 use super::scope::{self, SessionArg};
-use super::{nearest, words};
+use super::{completions, nearest, words};
 use crate::exit;
 
 /// Stops jobs that still run, then forgets them and their output. Twice is success.
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Jobs: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID", required = true)]
+    #[arg(add = completions::kept(), value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ use ostler_proto::job::SessionRef;
 use ostler_proto::methods::OpenSession;
 
 use super::failure::Failure;
-use super::{labels, slow};
+use super::{completions, labels, slow};
 
 /// What makes a folder the root of a project.
 const ROOTS: [&str; 3] = [".git", ".jj", ".hg"];
@@ -21,7 +21,7 @@ const ROOTS: [&str; 3] = [".git", ".jj", ".hg"];
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct SessionArg {
     /// Session, by id, unique prefix or name [default: OSTLER_SESSION, else that of the enclosing project].
-    #[arg(long, value_name = "SESSION")]
+    #[arg(long, value_name = "SESSION", add = completions::sessions())]
     session: Option<String>,
 }
 

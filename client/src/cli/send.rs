@@ -6,7 +6,7 @@ use ostler_proto::methods::{JobWrite, Write};
 use super::failure::Failure;
 use super::output::Out;
 use super::scope::{self, SessionArg};
-use super::{duration, nearest, words};
+use super::{completions, duration, nearest, words};
 use crate::exit;
 
 /// Writes text to the input of a job that was started with --stdin. Nothing is added unless asked for.
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     id: String,
     /// What to write.
     #[arg(

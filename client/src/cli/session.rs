@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::labels::{self, Labels};
 use super::output::{Out, note};
 use super::scope::{self, SessionArg};
-use super::{ask_if_any, duration, number, stop, table, words};
+use super::{ask_if_any, completions, duration, number, stop, table, words};
 use crate::exit;
 
 /// Sessions: the owners of jobs.
@@ -31,7 +31,7 @@ Examples:
   ostler session open claude-7k2 --commands 16")]
 pub(crate) struct Open {
     /// Id or name [default: the session of this project].
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = completions::sessions())]
     session: Option<String>,
     /// Live commands allowed.
     #[arg(long, value_name = "N", value_parser = number::quota, allow_hyphen_values = true)]
@@ -73,7 +73,7 @@ Examples:
   ostler session close nightly --grace 10s")]
 pub(crate) struct Close {
     /// Id, unique prefix or name [default: the session of this project].
-    #[arg(value_name = "SESSION")]
+    #[arg(value_name = "SESSION", add = completions::sessions())]
     session: Option<String>,
     /// Time between the polite and the forced end [default: 3s].
     #[arg(long, value_name = "TIME", value_parser = duration::grace, allow_hyphen_values = true)]

@@ -8,7 +8,7 @@ use ostler_proto::methods::{JobGet, Target};
 use super::failure::Failure;
 use super::output::Out;
 use super::scope::{self, SessionArg};
-use super::{nearest, words};
+use super::{completions, nearest, words};
 use crate::exit;
 
 /// Shows everything about one job.
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::kept(), value_name = "ID")]
     id: String,
 }
 

@@ -3,6 +3,7 @@
 use ostler::Mode;
 use ostler_proto::methods::{JobSignal, SignalJob};
 
+use super::completions;
 use super::failure::Failure;
 use super::nearest;
 use super::output::Out;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     id: String,
     /// INT, SIGINT or 2.
     #[arg(value_name = "SIGNAL", value_parser = signal, allow_hyphen_values = true)]

@@ -11,7 +11,7 @@ use super::labels::{self, Labels};
 use super::live::{self, Watched};
 use super::output::{Out, note};
 use super::scope::{self, Group, Scope, SessionArg};
-use super::{ask_if_any, duration, nearest, table, words};
+use super::{ask_if_any, completions, duration, nearest, table, words};
 use crate::exit;
 
 /// Ends jobs with everything that descends from them. 0 when nothing is left.
@@ -50,7 +50,7 @@ pub(crate) struct Args {
 #[group(required = true, multiple = false)]
 struct Which {
     /// Jobs: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     ids: Vec<String>,
     /// Every job of the session.
     #[arg(long)]

@@ -10,7 +10,7 @@ use super::interrupts::Interrupts;
 use super::output::{self, Out, Pour, note};
 use super::read::{self, Only};
 use super::scope::{self, SessionArg};
-use super::{nearest, number, words};
+use super::{completions, nearest, number, words};
 use crate::exit;
 
 /// Prints all that is kept of a job's output; with -f the newest page and then what comes.
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::kept(), value_name = "ID")]
     id: String,
 }
 

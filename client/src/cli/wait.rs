@@ -12,7 +12,7 @@ use super::interrupts::Interrupts;
 use super::live::{self, Watched};
 use super::output::{Out, note};
 use super::scope::{self, Group, Scope, SessionArg};
-use super::{duration, nearest, number, words};
+use super::{completions, duration, nearest, number, words};
 use crate::exit;
 
 /// Waits for jobs to end, or for one of their ports, a text or quiet.
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Jobs: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID", required = true)]
+    #[arg(add = completions::kept(), value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 
