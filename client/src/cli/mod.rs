@@ -12,6 +12,8 @@ mod interrupts;
 mod labels;
 mod live;
 mod ls;
+#[cfg(test)]
+mod man;
 mod nearest;
 mod number;
 mod output;
