@@ -22,7 +22,8 @@ pub(crate) async fn explained(client: &Client, scope: &Scope, text: &str, error:
         RefusalKind::NotFound => {
             let mut failure = Failure::from(refusal);
             // Without an answer the plain words stand.
-            if let Some(near) = near(client, scope, text).await {
+            // What was typed itself may have come meanwhile.
+            if let Some(near) = near(client, scope, text).await.filter(|near| near != text) {
                 failure.hint = Some(format!("did you mean {near}?"));
             }
             failure

@@ -116,7 +116,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
             args.id
         )));
     }
-    if page.next < page.end {
+    // Of a log that is over the last line counts also without its end.
+    if page.next < page.end && !page.eof {
         note(&words::clean(&format!(
             "{} more: {}",
             words::bytes(page.end - page.next),
