@@ -190,8 +190,13 @@ fn is_held(pid: u32) -> bool {
 }
 
 fn is_supervisor(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/cmdline"))
-        .is_ok_and(|line| line.ends_with(b"\0daemon\0supervise\0"))
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| is_supervise(&line))
+}
+
+/// The folders follow.
+fn is_supervise(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == 0).skip(1);
+    words.next() == Some(b"daemon") && words.next() == Some(b"supervise")
 }
 
 fn signal(process: &OwnedFd, signal: i32) -> bool {
@@ -238,6 +243,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folders = Folders::moved(dir.path());
         (dir, folders)
+    }
+
+    #[test]
+    fn a_supervisor_is_known_by_its_first_words() {
+        assert!(is_supervise(
+            b"ostler\0daemon\0supervise\0/run\0/state\0/config\0"
+        ));
+        assert!(!is_supervise(b"ostler\0daemon\0keep\0"));
+        assert!(!is_supervise(b"vi\0notes\0daemon\0supervise\0"));
     }
 
     #[test]

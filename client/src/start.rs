@@ -73,6 +73,8 @@ pub struct Options {
     pub owner: bool,
     /// A session to create or attach to on every connection.
     pub session: Option<OpenSession>,
+    /// Called once for a connection that nobody has answered within [`limits::STATUS_PATIENCE`], and is still tried.
+    pub slow: Option<fn(&Endpoint)>,
 }
 
 impl Options {
@@ -85,6 +87,7 @@ impl Options {
             name: format!("ostler {VERSION}"),
             owner: false,
             session: None,
+            slow: None,
         }
     }
 }
@@ -106,6 +109,24 @@ pub struct Link {
 /// # Errors
 /// Nobody is there, nobody could be started, or the supervisor refused handshake or session.
 pub async fn reach<T>(
+    options: &Options,
+    first: impl Fn(&Connection) -> T,
+) -> Result<(Link, T), Error> {
+    let slow = async {
+        if let Some(tell) = options.slow {
+            sleep(ms(limits::STATUS_PATIENCE)).await;
+            tell(&options.endpoint);
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        link = patiently(options, first) => link,
+        never = slow => never,
+    }
+}
+
+async fn patiently<T>(
     options: &Options,
     first: impl Fn(&Connection) -> T,
 ) -> Result<(Link, T), Error> {
@@ -296,6 +317,7 @@ impl<'a> Approach<'a> {
             return self.wait_for_house().await;
         }
         self.held_since = None;
+        self.check_place(&self.at)?;
         match self.failure.take() {
             Some(reason) => Err(self.failed(reason)),
             None if self.spawned == 2 => {
@@ -338,7 +360,7 @@ impl<'a> Approach<'a> {
                 continue;
             }
             match house::held(folders).map_err(|e| self.lock_error(e))? {
-                Held::No => {}
+                Held::No => self.check_place(folders)?,
                 Held::Yes | Held::Starting if looking => {
                     self.at = folders.clone();
                     if self.began.elapsed() > ms(limits::STATUS_PATIENCE) {
@@ -422,6 +444,20 @@ impl<'a> Approach<'a> {
         }
         sleep(AGAIN * self.tries).await;
         Ok(())
+    }
+
+    /// Nobody's house is there: is what lies at the place of its socket one that can be replaced?
+    fn check_place(&self, folders: &Folders) -> Result<(), Unavailable> {
+        use std::os::unix::fs::FileTypeExt;
+        let socket = folders.socket();
+        match std::fs::symlink_metadata(&socket) {
+            Ok(meta) if !meta.file_type().is_socket() => Err(Unavailable::NoSocket {
+                socket,
+                starting: self.options.mode == Mode::Start,
+                folder: meta.is_dir(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn bad_folder(&self, error: BadFolder) -> Unavailable {
@@ -664,6 +700,46 @@ mod tests {
         let e = why(&options(dir.path(), Mode::Start)).await;
         assert!(matches!(e, Unavailable::Connect { .. }), "{e}");
         assert!(std::fs::symlink_metadata(&socket).is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_lies_in_the_way_of_the_socket_is_named_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("ostler.sock");
+        std::fs::write(&socket, "notes").unwrap();
+        for mode in [Mode::Start, Mode::Use, Mode::Look] {
+            let e = why(&options(dir.path(), mode)).await;
+            assert!(
+                e.to_string()
+                    .ends_with("ostler.sock is a file, not a socket"),
+                "{e}"
+            );
+            assert!(e.hint().unwrap().starts_with("move it away: mv "), "{e:?}");
+        }
+        assert_eq!(std::fs::read(&socket).unwrap(), b"notes");
+        std::fs::remove_file(&socket).unwrap();
+        std::fs::create_dir(&socket).unwrap();
+        let e = why(&options(dir.path(), Mode::Start)).await;
+        assert!(
+            e.to_string()
+                .ends_with("ostler.sock is a folder, not a socket"),
+            "{e}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_long_silence_is_told_once_and_waited_out() {
+        static TOLD: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let dir = tempfile::tempdir().unwrap();
+        let _listener =
+            std::os::unix::net::UnixListener::bind(dir.path().join("ostler.sock")).unwrap();
+        let mut options = options(dir.path(), Mode::Use);
+        options.slow = Some(|_| {
+            TOLD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        });
+        let patience = ms(limits::STATUS_PATIENCE + limits::STATUS_PATIENCE / 2);
+        assert!(timeout(patience, reach(&options, |_| ())).await.is_err());
+        assert_eq!(TOLD.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 
     #[tokio::test]

@@ -31,6 +31,16 @@ pub enum Unavailable {
         #[source]
         error: io::Error,
     },
+    /// Something else lies at the socket's place, and nobody's house is there.
+    #[error("{}{} is a {}, not a socket", if *starting { "the supervisor did not start: " } else { "" }, socket.display(), if *folder { "folder" } else { "file" })]
+    NoSocket {
+        /// The place.
+        socket: PathBuf,
+        /// One was to be started there.
+        starting: bool,
+        /// It is a folder.
+        folder: bool,
+    },
     /// A lock file cannot be used.
     #[error("cannot lock {}: {error}", path.display())]
     Lock {
@@ -96,7 +106,7 @@ fn who(pid: Option<u32>, stopped: bool) -> String {
 }
 
 impl Unavailable {
-    /// Returns what to do next, if anything can be said.
+    /// Returns what to do next.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotRunning => Some("ostler daemon start".into()),
@@ -108,7 +118,13 @@ impl Unavailable {
             Self::TooOld { .. } => {
                 Some("stop it with its own version of ostler: ostler daemon stop".into())
             }
-            Self::Connect { .. } | Self::Lock { .. } | Self::Program { .. } => None,
+            Self::NoSocket { socket, .. } => {
+                Some(format!("move it away: mv {0} {0}.old", socket.display()))
+            }
+            Self::Connect { socket: path, .. } | Self::Lock { path, .. } => {
+                Some(format!("whose it is tells: ls -l {}", path.display()))
+            }
+            Self::Program { .. } => Some("put ostler beside this program, or on PATH".into()),
         }
     }
 }

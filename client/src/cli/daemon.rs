@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
+use super::labels::{self, Labels};
 use super::output::{Out, Pour, note};
 use super::scope::{self, SessionArg};
 use super::{duration, nobody, note_version, stop, words};
@@ -70,6 +71,9 @@ pub(crate) struct Stop {
     /// Time between the polite and the forced end [default: each job's own, 3s].
     #[arg(long, value_name = "TIME", value_parser = duration::grace, allow_hyphen_values = true)]
     grace: Option<u64>,
+    /// Prints nothing but errors.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
     /// Prints the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -261,11 +265,16 @@ async fn end(args: Stop) -> Result<i32, Failure> {
                 out.json(&json!({ "jobs": [] }))?;
                 out.flush()?;
             }
-            note("no supervisor runs");
+            if !args.quiet {
+                note("no supervisor runs");
+            }
             return Ok(exit::DONE);
         }
         Err(e) => return Err(e.into()),
     };
+    let scope = SessionArg::default().scope()?;
+    // Afterwards there is nobody to ask.
+    let labels = Labels::of(&scope, &labels::sessions(&client).await?);
     let params = StopSupervisor {
         grace_ms: args.grace,
     };
@@ -279,12 +288,16 @@ async fn end(args: Stop) -> Result<i32, Failure> {
         let mut out = Out::new();
         out.json(&summary)?;
         out.flush()?;
+    } else if args.quiet {
+        stop::tell_survivors(&summary);
     } else {
-        stop::print(&summary, &SessionArg::default().scope()?)?;
+        stop::print(&summary, &labels)?;
     }
     drop(client);
     wait_until_free().await?;
-    note(&format!("supervisor {} stopped", hello.version));
+    if !args.quiet {
+        note(&format!("supervisor {} stopped", hello.version));
+    }
     Ok(stop::code(&summary))
 }
 

@@ -3,7 +3,10 @@
 use ostler::Mode;
 use ostler_proto::methods::{JobDetach, Target};
 
+use super::completions;
 use super::failure::Failure;
+use super::labels::Labels;
+use super::nearest;
 use super::output::Out;
 use super::scope::{self, SessionArg};
 use crate::exit;
@@ -20,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     id: String,
 }
 
@@ -31,12 +34,17 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         session: named.session,
         id: named.id,
     };
-    let row = scope::client(Mode::Use)?.ask::<JobDetach>(params).await?;
+    let client = scope::client(Mode::Use)?;
+    let row = match client.ask::<JobDetach>(params).await {
+        Ok(row) => row,
+        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+    };
     let mut out = Out::new();
     if args.json {
         out.json(&row)?;
     } else {
-        out.line(&scope.label(&row))?;
+        let labels = Labels::for_rows(&client, &scope, std::iter::once(&row)).await?;
+        out.line(&labels.job(&row))?;
     }
     out.flush()?;
     Ok(exit::DONE)

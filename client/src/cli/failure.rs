@@ -42,6 +42,12 @@ impl Failure {
         }
     }
 
+    /// A name that several sessions have.
+    pub(crate) fn not_unique(session: &str, ids: &[&str]) -> Self {
+        Self::ours(format!("session {session} is not unique"))
+            .hint(format!("name it by its id: {}", ids.join(", ")))
+    }
+
     /// Nothing to say: the words are out already, or a closed pipe wants none.
     pub(crate) fn quiet(code: i32) -> Self {
         Self {
@@ -53,6 +59,12 @@ impl Failure {
     /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds a line below it. What says nothing goes on saying nothing.
+    pub(crate) fn cause(mut self, cause: impl Into<String>) -> Self {
+        self.causes.push(cause.into());
         self
     }
 
@@ -135,7 +147,8 @@ impl From<Error> for Failure {
             Error::Broken(cause) => Self {
                 causes: vec![cause.to_string()],
                 ..Self::ours("the connection to the supervisor broke")
-            },
+            }
+            .hint("ostler ls tells whether it was done, ostler daemon logs why it broke"),
             Error::Protocol(why) => Self {
                 causes: vec![why],
                 ..Self::ours("the supervisor's answer is not understood")

@@ -2,11 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ostler::Mode;
+use ostler::{Client, Mode};
 use ostler_proto::job::Row;
 use ostler_proto::methods::{JobList, JobTable, List};
 
 use super::failure::Failure;
+use super::labels::Labels;
 use super::output::Out;
 use super::scope::{self, Scope, SessionArg};
 use super::{ask_if_any, table, words};
@@ -41,22 +42,31 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.session.scope()?;
-    let table = list(&args, &scope).await?;
+    let client = scope::client(Mode::Use)?;
+    let table = list(&client, &args, &scope).await?;
     let mut out = Out::new();
     if args.json {
         out.json(&table)?;
-    } else if args.quiet {
-        for row in &table.jobs {
-            out.line(&scope.label(row))?;
-        }
     } else {
-        out.text(&render(&table.jobs, &scope, now(), table::terminal_width()))?;
+        let labels = Labels::for_rows(&client, &scope, table.jobs.iter()).await?;
+        if args.quiet {
+            for row in &table.jobs {
+                out.line(&labels.job(row))?;
+            }
+        } else {
+            out.text(&render(
+                &table.jobs,
+                &labels,
+                now(),
+                table::terminal_width(),
+            ))?;
+        }
     }
     out.flush()?;
     Ok(exit::DONE)
 }
 
-async fn list(args: &Args, scope: &Scope) -> Result<JobTable, Failure> {
+async fn list(client: &Client, args: &Args, scope: &Scope) -> Result<JobTable, Failure> {
     let params = List {
         session: scope.explicit.clone().filter(|_| !args.all),
         root: match (&scope.explicit, args.all) {
@@ -66,8 +76,7 @@ async fn list(args: &Args, scope: &Scope) -> Result<JobTable, Failure> {
         all: args.all,
         live: args.live,
     };
-    let client = scope::client(Mode::Use)?;
-    let table = ask_if_any::<JobList>(&client, params).await?;
+    let table = ask_if_any::<JobList>(client, params).await?;
     Ok(table.unwrap_or(JobTable { jobs: Vec::new() }))
 }
 
@@ -78,45 +87,39 @@ pub(crate) fn now() -> u64 {
         .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn render(rows: &[Row], scope: &Scope, now: u64, width: Option<usize>) -> String {
+/// What a script gets of a command line, in characters; `--json` has all of it.
+const COMMAND_IN_A_PIPE: usize = 500;
+
+/// A narrower terminal has no room for how old a job is and how much it has printed.
+const NARROW: usize = 60;
+
+fn render(rows: &[Row], labels: &Labels, now: u64, width: Option<usize>) -> String {
     let several = rows.iter().any(|r| r.session != rows[0].session);
-    let cells = |row: &Row| -> [String; 6] {
-        [
-            if several {
-                row.id.clone()
-            } else {
-                scope.label(row)
-            },
-            row.name.clone().unwrap_or_default(),
-            words::state(row),
-            words::age(now.saturating_sub(row.started_at)),
-            words::size(row.output.end),
-            words::command(row),
-        ]
+    let narrow = width.is_some_and(|width| width < NARROW);
+    let shown = |heading: &str| match heading {
+        "SESSION" => several,
+        "AGE" | "OUTPUT" => !narrow,
+        _ => true,
     };
-    if several {
-        let rows: Vec<[String; 7]> = rows
-            .iter()
-            .map(|row| {
-                let [id, name, state, age, output, command] = cells(row);
-                [
-                    id,
-                    row.session.name.clone(),
-                    name,
-                    state,
-                    age,
-                    output,
-                    command,
-                ]
-            })
-            .collect();
-        let headings = ["ID", "SESSION", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"];
-        table::render(headings, &rows, width)
-    } else {
-        let rows: Vec<_> = rows.iter().map(cells).collect();
-        let headings = ["ID", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"];
-        table::render(headings, &rows, width)
-    }
+    let headings: Vec<&str> = ["ID", "SESSION", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"]
+        .into_iter()
+        .filter(|heading| shown(heading))
+        .collect();
+    let cell = |row: &Row, heading: &str| match heading {
+        // Its own column says which session it is of.
+        "ID" if several => row.id.clone(),
+        "ID" => labels.job(row),
+        "SESSION" => labels.session(&row.session).to_owned(),
+        "NAME" => row.name.clone().unwrap_or_default(),
+        "STATE" => words::state(row),
+        "AGE" => words::age(now.saturating_sub(row.started_at)),
+        "OUTPUT" => words::size(row.output.end),
+        _ if width.is_none() => words::shortened(&words::command(row), COMMAND_IN_A_PIPE),
+        _ => words::command(row),
+    };
+    let cells = |row| headings.iter().map(|h| cell(row, h)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    table::render(&headings, &rows, width)
 }
 
 #[cfg(test)]
@@ -125,11 +128,13 @@ mod tests {
     use crate::exit::tests::{ended, row};
     use ostler_proto::job::Outcome;
 
-    fn scope() -> Scope {
-        Scope {
+    fn labels() -> Labels {
+        let scope = Scope {
             explicit: Some("app-1".into()),
+            by_flag: true,
             project: scope::project_of(std::path::Path::new("/nowhere")),
-        }
+        };
+        Labels::of(&scope, &[row("t1").session])
     }
 
     #[test]
@@ -142,7 +147,7 @@ mod tests {
         test.id = "t2".into();
         test.output.end = 312 * 1024;
         test.started_at = 540_000;
-        let text = render(&[web, test], &scope(), 720_000, Some(80));
+        let text = render(&[web, test], &labels(), 720_000, Some(80));
         assert_eq!(
             text,
             "ID  NAME  STATE       AGE  OUTPUT   COMMAND\n\
@@ -152,11 +157,21 @@ mod tests {
     }
 
     #[test]
+    fn a_very_long_command_line_is_cut_in_a_pipe() {
+        let mut long = row("t1");
+        long.args = vec!["echo".into(), "x".repeat(120_000)];
+        let text = render(&[long], &labels(), 0, None);
+        let command = text.trim_end().rsplit('\t').next().unwrap();
+        assert_eq!(command.chars().count(), 500);
+        assert!(command.ends_with("x…"), "{command}");
+    }
+
+    #[test]
     fn two_sessions_get_a_column() {
         let mut other = row("t1");
         other.session.name = "claude-7k2".into();
         other.session.id = "claude-7k2".into();
-        let text = render(&[row("t1"), other], &scope(), 0, None);
+        let text = render(&[row("t1"), other], &labels(), 0, None);
         assert_eq!(
             text,
             "t1\tapp\t\trunning\t0s\t0 B\tcargo test\nt1\tclaude-7k2\t\trunning\t0s\t0 B\tcargo test\n"

@@ -4,11 +4,18 @@
 //! supervisor and keeps no state of its own.
 
 mod caller;
+mod completions;
 mod detach;
 mod duration;
 mod failure;
 mod interrupts;
+mod labels;
+mod live;
 mod ls;
+#[cfg(test)]
+mod man;
+mod nearest;
+mod number;
 mod output;
 mod read;
 mod request;
@@ -19,6 +26,7 @@ mod send;
 mod session;
 mod show;
 mod signal;
+mod slow;
 mod start;
 mod stop;
 mod table;
@@ -31,7 +39,7 @@ pub(crate) mod daemon;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use ostler::Client;
 use ostler_proto::methods::Method;
 use ostler_proto::refusal::RefusalKind;
@@ -77,10 +85,14 @@ enum Command {
     Session(session::Command),
     #[command(subcommand)]
     Daemon(daemon::Command),
+    Completions(completions::Args),
 }
 
 /// Parses, runs, tells, and returns the code. Wrong use ends the process inside the parser, with code 2.
 pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
+    if completions::answer(&args, Cli::command) {
+        return ExitCode::SUCCESS;
+    }
     let command = Cli::parse_from(args).command;
     if let Command::Daemon(daemon::Command::Run) = command {
         // The keeper must find a process without a runtime.
@@ -112,6 +124,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Detach(args) => detach::run(args).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
+        Command::Completions(args) => completions::run(&args),
     }
 }
 
@@ -174,8 +187,6 @@ fn note_version(hello: &ostler_proto::methods::HelloAnswer) {
 mod tests {
     use super::*;
     use crate::exit;
-    use clap::CommandFactory;
-
     #[test]
     fn the_parser_is_sound() {
         Cli::command().debug_assert();

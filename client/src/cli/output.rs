@@ -2,20 +2,62 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ostler_proto::job::Page;
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::words;
+use super::{table, words};
 use crate::exit;
 
 /// What a pipe takes in one go once it says that it takes anything; more could block.
 const PIPE_PIECE: usize = 4096;
 
+/// A line is drawn on standard error that the next words must not be written behind.
+static DRAWN: AtomicBool = AtomicBool::new(false);
+/// Goes to the line's start and clears what is on it.
+const ERASE: &str = "\r\x1b[K";
+
 /// Writes words to standard error. A closed one is nobody to complain to.
 pub(crate) fn note(text: &str) {
+    erase_line();
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Tells whether a line that is drawn in place would be seen, and not end as rubbish in a file.
+pub(crate) fn line_is_seen() -> bool {
+    words_are_read() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Draws a line in place of the one before. It has no control characters; it is cut to the terminal.
+pub(crate) fn draw_line(text: &str) {
+    // The last cell stays free: a terminal may go to its next line when it is taken.
+    let width = table::width_of(libc::STDERR_FILENO).map_or(0, |w| w.saturating_sub(1));
+    let text = table::cut(&words::clean(text), width);
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let (dim, normal) = if plain {
+        ("", "")
+    } else {
+        ("\x1b[2m", "\x1b[0m")
+    };
+    DRAWN.store(true, Ordering::Relaxed);
+    // In one write: nothing comes between its parts.
+    let _ = io::stderr().write_all(format!("{ERASE}{dim}{text}{normal}").as_bytes());
+}
+
+/// Takes the line away that was drawn last.
+pub(crate) fn erase_line() {
+    if DRAWN.swap(false, Ordering::Relaxed) {
+        let _ = io::stderr().write_all(ERASE.as_bytes());
+    }
+}
+
+/// Begins a line of words behind data that has none, where a person sees both in one place.
+pub(crate) fn begin_line() {
+    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+        note("");
+    }
 }
 
 /// Tells whether words go to a person.
@@ -147,10 +189,8 @@ pub(crate) fn bytes_of(page: &Page) -> Result<Vec<u8>, Failure> {
 /// Says what is missing before a page.
 pub(crate) fn note_gap(page: &Page) {
     if page.lost > 0 {
-        note(&format!(
-            "{} bytes were lost here",
-            words::thousands(page.lost)
-        ));
+        let were = if page.lost == 1 { "was" } else { "were" };
+        note(&format!("{} {were} lost here", words::bytes(page.lost)));
     }
 }
 

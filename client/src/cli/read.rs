@@ -1,14 +1,13 @@
 //! `ostler read`: one page of a job's output.
 
-use ostler::Mode;
+use ostler::{Client, Mode};
 use ostler_proto::job::{Page, Stream};
-use ostler_proto::limits;
 use ostler_proto::methods::{JobRead, Read};
 
 use super::failure::Failure;
 use super::output::{self, Out, Pour, note};
-use super::scope::{self, SessionArg};
-use super::{duration, words};
+use super::scope::{self, Named, Scope, SessionArg};
+use super::{completions, duration, nearest, number, words};
 use crate::exit;
 
 /// Prints one page of a job's output; without --since the newest one.
@@ -23,19 +22,19 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
     /// Offset of the first byte wanted.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true)]
     since: Option<u64>,
     /// Bytes at most [default: 8192].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=limits::PAGE_MAX))]
+    #[arg(long, value_name = "N", value_parser = number::page, allow_hyphen_values = true)]
     max: Option<u64>,
     /// Waits this long for something to read.
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
     wait: Option<u64>,
     /// Only lines that match this regular expression, each behind its offset.
-    #[arg(long = "match", value_name = "RE", conflicts_with_all = ["wait", "stdout", "stderr"])]
+    #[arg(long = "match", value_name = "RE", allow_hyphen_values = true, conflicts_with_all = ["wait", "stdout", "stderr"])]
     pattern: Option<String>,
     /// Lines before and after each match.
-    #[arg(short = 'C', long, value_name = "N", requires = "pattern", value_parser = clap::value_parser!(u64).range(0..=limits::CONTEXT))]
+    #[arg(short = 'C', long, value_name = "N", requires = "pattern", value_parser = number::context, allow_hyphen_values = true)]
     context: Option<u64>,
     #[command(flatten)]
     only: Only,
@@ -43,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::kept(), value_name = "ID")]
     id: String,
 }
 
@@ -69,7 +68,8 @@ impl Only {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let named = args.session.scope()?.target(&args.id)?;
+    let scope = args.session.scope()?;
+    let named = scope.target(&args.id)?;
     let params = Read {
         session: named.session,
         id: named.id,
@@ -81,7 +81,11 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         pattern: args.pattern.clone(),
         context: args.context,
     };
-    let page = scope::client(Mode::Use)?.ask::<JobRead>(params).await?;
+    let client = scope::client(Mode::Use)?;
+    let page = match client.ask::<JobRead>(params).await {
+        Ok(page) => page,
+        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+    };
     if args.json {
         let mut out = Out::new();
         out.json(&page)?;
@@ -92,17 +96,91 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         print_lines(&page)?;
     } else {
         output::note_gap(&page);
-        Pour::stdout().write(&output::bytes_of(&page)?).await?;
+        let bytes = output::bytes_of(&page)?;
+        Pour::stdout().write(&bytes).await?;
+        if !bytes.is_empty() && !bytes.ends_with(b"\n") && page.next < page.end {
+            output::begin_line();
+        }
     }
-    if page.next < page.end {
-        note(&format!(
-            "{} more bytes: ostler read {} --since {}",
-            words::thousands(page.end - page.next),
-            words::clean(&args.id),
-            page.next
-        ));
+    note_beyond(&args.id, args.since, &page);
+    if let Some(pattern) = &args.pattern
+        && page.lines.is_empty()
+    {
+        let up_to = if page.next < page.end {
+            format!(" before offset {}", page.next)
+        } else {
+            String::new()
+        };
+        note(&words::clean(&format!(
+            "note: no line of {}{up_to} matches {pattern}",
+            args.id
+        )));
+    }
+    // Of a log that is over the last line counts also without its end.
+    if page.next < page.end && !page.eof {
+        note(&words::clean(&format!(
+            "{} more: {}",
+            words::bytes(page.end - page.next),
+            args.again(page.next)
+        )));
     }
     Ok(exit::DONE)
+}
+
+impl Args {
+    /// Returns the command that reads on, with everything that was asked for here.
+    fn again(&self, since: u64) -> String {
+        let mut line = format!("ostler read {} --since {since}", words::quoted(&self.id));
+        let mut add = |flag: &str, value: Option<String>| {
+            if let Some(value) = value {
+                line += &format!(" {flag} {}", words::quoted(&value));
+            }
+        };
+        add("--session", self.session.named().map(str::to_owned));
+        add("--max", self.max.map(|n| n.to_string()));
+        add("--match", self.pattern.clone());
+        add("-C", self.context.map(|n| n.to_string()));
+        add("--wait", self.wait.map(|ms| format!("{ms}ms")));
+        match self.only.stream() {
+            None => {}
+            Some(Stream::Stdout) => line += " --stdout",
+            Some(Stream::Stderr) => line += " --stderr",
+        }
+        line
+    }
+}
+
+/// Says of a cursor that is beyond the end that it is, since nothing else would be printed.
+pub(crate) fn note_beyond(id: &str, since: Option<u64>, page: &Page) {
+    let Some(since) = since.filter(|since| *since > page.end) else {
+        return;
+    };
+    note(&words::clean(&format!(
+        "note: {id} has {} so far; --since {since} is beyond {}",
+        words::bytes(page.end),
+        if page.end == 1 { "it" } else { "them" }
+    )));
+}
+
+/// Asks where a log ends, for a cursor that may be beyond it.
+pub(crate) async fn look(
+    client: &Client,
+    scope: &Scope,
+    text: &str,
+    since: u64,
+) -> Result<Page, Failure> {
+    let Named { session, id } = scope.target(text)?;
+    let params = Read {
+        session,
+        id,
+        since: Some(since),
+        max: Some(1),
+        ..Read::default()
+    };
+    match client.ask::<JobRead>(params).await {
+        Ok(page) => Ok(page),
+        Err(e) => Err(nearest::explained(client, scope, text, e).await),
+    }
 }
 
 /// Prints lines behind their offsets, as a person wants to go on reading there.
@@ -112,4 +190,40 @@ fn print_lines(page: &Page) -> Result<(), Failure> {
         out.line(&format!("{}  {}", line.from, words::clean(&line.text)))?;
     }
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn again(args: &[&str]) -> String {
+        let all = std::iter::once("read").chain(args.iter().copied());
+        Line::try_parse_from(all).unwrap().args.again(9)
+    }
+
+    #[test]
+    fn the_command_that_reads_on_asks_for_the_same() {
+        assert_eq!(again(&["t1"]), "ostler read t1 --since 9");
+        assert_eq!(
+            again(&[
+                "x/t1", "--since", "0", "--stderr", "--max", "5", "--wait", "2s"
+            ]),
+            "ostler read x/t1 --since 9 --max 5 --wait 2000ms --stderr"
+        );
+        assert_eq!(
+            again(&["web", "--session", "n", "--match", "a|b c", "-C", "1"]),
+            "ostler read web --since 9 --session n --match 'a|b c' -C 1"
+        );
+        assert_eq!(
+            again(&["t1", "--stdout"]),
+            "ostler read t1 --since 9 --stdout"
+        );
+    }
 }

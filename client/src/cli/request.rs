@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueHint};
 use ostler_proto::id;
 use ostler_proto::methods::{OutputPolicy, Start, Stdin};
 
 use super::failure::Failure;
 use super::scope::SessionArg;
-use super::{caller, duration};
+use super::{caller, duration, number};
 
 /// What is started, and how.
 #[derive(Args, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct JobArgs {
     name: Option<String>,
 
     /// Working directory [default: the current one].
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     cwd: Option<PathBuf>,
 
     /// Sets a variable beside those of the caller; K= makes it empty. May be repeated.
@@ -50,7 +50,7 @@ pub(crate) struct JobArgs {
     no_spill: bool,
 
     /// Exit codes that count as success in `show` and `ls --json`; the code is passed on all the same.
-    #[arg(long, value_name = "CODES", value_delimiter = ',')]
+    #[arg(long, value_name = "CODES", value_delimiter = ',', value_parser = number::exit_code, allow_hyphen_values = true)]
     ok: Vec<i32>,
 
     /// Idempotency key: the same key and command give the same job again.
@@ -64,6 +64,7 @@ pub(crate) struct JobArgs {
     /// Program and arguments.
     #[arg(
         trailing_var_arg = true,
+        value_hint = ValueHint::AnyPath,
         value_name = "CMD",
         required_unless_present = "line",
         conflicts_with = "line"

@@ -4,8 +4,9 @@ use ostler::Mode;
 use ostler_proto::methods::{JobRelease, Target};
 
 use super::failure::Failure;
-use super::output::Out;
+use super::output::{Out, note};
 use super::scope::{self, SessionArg};
+use super::{completions, nearest, words};
 use crate::exit;
 
 /// Stops jobs that still run, then forgets them and their output. Twice is success.
@@ -17,11 +18,14 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
+    /// Prints nothing but errors.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
     /// Prints one JSON answer a line.
     #[arg(long)]
     json: bool,
     /// Jobs: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID", required = true)]
+    #[arg(add = completions::kept(), value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 
@@ -38,10 +42,17 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         };
         match client.ask::<JobRelease>(params).await {
             Ok(answer) if args.json => out.json(&answer)?,
+            Ok(answer) if answer.row.is_none() && !args.quiet => {
+                note(&words::clean(&format!(
+                    "note: no job {}; nothing to forget",
+                    scope.placed(text)
+                )));
+            }
             Ok(_) => {}
             // One that is refused keeps no other from being forgotten.
-            Err(ostler::Error::Refused(refusal)) => {
-                if let Some(before) = worst.replace(refusal.into()) {
+            Err(e @ ostler::Error::Refused(_)) => {
+                let failure = nearest::explained(&client, &scope, text, e).await;
+                if let Some(before) = worst.replace(failure) {
                     before.tell();
                 }
             }

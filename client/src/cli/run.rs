@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::output::{self, Out, Pour, note};
 use super::request::JobArgs;
+use super::scope::Scope;
 use super::words;
 use crate::exit;
 
@@ -54,7 +55,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let (told, started) = watch::channel(None);
     let mut started_too = started.clone();
     tokio::select! {
-        result = stream(&client, params, &told, args.json) => finish(&args, &result?),
+        result = stream(&client, params, &told, args.json) => finish(&args, &scope, &result?),
         failure = interrupted(&client, &mut interrupts, &started) => Err(failure),
         failure = feed(&client, &mut started_too, args.job.stdin) => Err(failure),
     }
@@ -182,8 +183,8 @@ async fn pump(client: &Client, started: &mut watch::Receiver<Option<Row>>) -> Re
                 Err(ostler::Error::Broken(_)) => {
                     // Asking again could write it twice, giving up would end the job.
                     note(&format!(
-                        "note: the supervisor was replaced; {} bytes of input may be missing",
-                        words::thousands(rest.len() as u64)
+                        "note: the supervisor was replaced; {} of input may be missing",
+                        words::bytes(rest.len() as u64)
                     ));
                     break;
                 }
@@ -232,7 +233,7 @@ fn read_input() -> mpsc::Receiver<Vec<u8>> {
     receive
 }
 
-fn finish(args: &Args, result: &JobResult) -> Result<i32, Failure> {
+fn finish(args: &Args, scope: &Scope, result: &JobResult) -> Result<i32, Failure> {
     if args.json {
         let mut out = Out::new();
         out.json(result)?;
@@ -247,14 +248,12 @@ fn finish(args: &Args, result: &JobResult) -> Result<i32, Failure> {
     match row.outcome {
         Some(Outcome::Exited | Outcome::Signaled) => {
             if !args.quiet && !args.json && output::words_are_read() {
-                note(&last_line(row));
+                note(&last_line(row, &scope.pasted(&row.id)));
             } else if !args.quiet && !args.json && row.tree.left > 0 {
                 // Also where nobody reads the last line: what lives on after a foreground command must be said.
                 let left = words::processes(row.tree.left);
-                note(&format!(
-                    "note: {left} of {} left: ostler stop {}",
-                    row.id, row.id
-                ));
+                let id = scope.pasted(&row.id);
+                note(&format!("note: {left} of {id} left: ostler stop {id}"));
             }
             Ok(code)
         }
@@ -267,20 +266,19 @@ fn finish(args: &Args, result: &JobResult) -> Result<i32, Failure> {
 }
 
 /// Returns `t2 exited with code 101 after 42 s; 312 KiB kept: ostler tail t2`.
-fn last_line(row: &Row) -> String {
+fn last_line(row: &Row, id: &str) -> String {
     let mut line = format!("{} {}", words::titled(row), words::ended(row));
     if let Some(ms) = row.duration_ms {
         line += &format!(" after {}", words::took(ms));
     }
     let kept = row.output.end.saturating_sub(row.output.start);
     if kept > 0 {
-        line += &format!("; {} kept: ostler tail {}", words::size(kept), row.id);
+        line += &format!("; {} kept: ostler tail {id}", words::size(kept));
     }
     if row.tree.left > 0 {
         line += &format!(
-            "; {} left: ostler stop {}",
-            words::processes(row.tree.left),
-            row.id
+            "; {} left: ostler stop {id}",
+            words::processes(row.tree.left)
         );
     }
     words::clean(&line)
@@ -296,14 +294,14 @@ mod tests {
         let mut row = ended(Outcome::Exited, Some(101), None);
         row.output.end = 312 * 1024;
         assert_eq!(
-            last_line(&row),
+            last_line(&row, "t1"),
             "t1 exited with code 101 after 42 s; 312 KiB kept: ostler tail t1"
         );
         row.output.end = 0;
         row.tree.left = 1;
         assert_eq!(
-            last_line(&row),
-            "t1 exited with code 101 after 42 s; 1 process left: ostler stop t1"
+            last_line(&row, "x/t1"),
+            "t1 exited with code 101 after 42 s; 1 process left: ostler stop x/t1"
         );
     }
 }

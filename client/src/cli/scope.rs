@@ -8,11 +8,11 @@ use clap::Args;
 use ostler::{Client, Endpoint, Mode, Options};
 use ostler_proto::address::SESSION_VARIABLE;
 use ostler_proto::id;
-use ostler_proto::job::{Row, SessionRef};
-use ostler_proto::methods::{Nothing, OpenSession, SessionList};
-use ostler_proto::refusal::{Refusal, RefusalKind};
+use ostler_proto::job::SessionRef;
+use ostler_proto::methods::OpenSession;
 
 use super::failure::Failure;
+use super::{completions, labels, slow};
 
 /// What makes a folder the root of a project.
 const ROOTS: [&str; 3] = [".git", ".jj", ".hg"];
@@ -21,7 +21,7 @@ const ROOTS: [&str; 3] = [".git", ".jj", ".hg"];
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct SessionArg {
     /// Session, by id, unique prefix or name [default: OSTLER_SESSION, else that of the enclosing project].
-    #[arg(long, value_name = "SESSION")]
+    #[arg(long, value_name = "SESSION", add = completions::sessions())]
     session: Option<String>,
 }
 
@@ -30,6 +30,8 @@ pub(crate) struct SessionArg {
 pub(crate) struct Scope {
     /// As the caller named it, if they did.
     pub(crate) explicit: Option<String>,
+    /// It was named by a flag, which the next command does not have.
+    pub(crate) by_flag: bool,
     /// The project around the current folder.
     pub(crate) project: Project,
 }
@@ -51,6 +53,11 @@ impl SessionArg {
         Self { session }
     }
 
+    /// Returns the session as the flag names it.
+    pub(crate) fn named(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
     /// Returns what is meant.
     pub(crate) fn scope(&self) -> Result<Scope, Failure> {
         let variable = std::env::var_os(SESSION_VARIABLE).filter(|v| !v.is_empty());
@@ -63,6 +70,7 @@ impl SessionArg {
             here().map_err(|e| Failure::ours(format!("the current folder cannot be used: {e}")))?;
         Ok(Scope {
             explicit,
+            by_flag: self.session.is_some(),
             project: project_of(&here),
         })
     }
@@ -144,6 +152,7 @@ fn options(mode: Mode) -> Result<Options, Failure> {
     options.program = Some(PathBuf::from("/proc/self/exe"));
     options.name = format!("ostler command line {}", ostler_proto::VERSION);
     options.owner = true;
+    options.slow = Some(slow::tell);
     Ok(options)
 }
 
@@ -160,20 +169,11 @@ impl Scope {
         self.explicit.as_deref().unwrap_or(&self.project.name)
     }
 
-    /// Tells whether a row belongs to the session that is meant.
-    pub(crate) fn owns(&self, session: &SessionRef) -> bool {
+    /// Returns an id of this session as the next command needs it, which has no `--session` of its own.
+    pub(crate) fn pasted(&self, id: &str) -> String {
         match &self.explicit {
-            None => session.id == self.project.id,
-            Some(text) => session.id.starts_with(text.as_str()) || session.name == *text,
-        }
-    }
-
-    /// Returns a job's id as it can be typed here: `t1`, or `claude-7k2/t3` for another session's.
-    pub(crate) fn label(&self, row: &Row) -> String {
-        if self.owns(&row.session) {
-            row.id.clone()
-        } else {
-            format!("{}/{}", row.session.name, row.id)
+            Some(session) if self.by_flag && !id.contains('/') => format!("{session}/{id}"),
+            _ => id.to_owned(),
         }
     }
 
@@ -198,8 +198,7 @@ impl Scope {
         let Some(text) = &self.explicit else {
             return Ok(self.project.open());
         };
-        let table = client.ask::<SessionList>(Nothing {}).await?;
-        let sessions: Vec<SessionRef> = table.sessions.into_iter().map(|s| s.session).collect();
+        let sessions = labels::sessions(client).await?;
         Ok(match pick(text, &sessions)? {
             Some(found) => OpenSession {
                 id: Some(found.id.clone()),
@@ -211,6 +210,15 @@ impl Scope {
                 ..OpenSession::default()
             },
         })
+    }
+
+    /// Returns an id with the session in which it was looked for: `t1 in app`.
+    pub(crate) fn placed(&self, text: &str) -> String {
+        match text.rsplit_once('/') {
+            Some((session, id)) => format!("{id} in {session}"),
+            None if id::is_process_id(text) => text.to_owned(),
+            None => format!("{text} in {}", self.name()),
+        }
     }
 
     /// Returns what one id means.
@@ -275,39 +283,60 @@ pub(crate) struct Group {
     pub(crate) ids: Vec<String>,
 }
 
+impl Group {
+    /// Returns one of the ids with its session.
+    pub(crate) fn text(&self, id: &str) -> String {
+        match &self.session {
+            Some(session) => format!("{session}/{id}"),
+            None => id.to_owned(),
+        }
+    }
+}
+
+/// Returns the session that is meant: the one of this id, else of this name, else of this unique prefix.
+pub(crate) fn find<'a>(
+    text: &str,
+    sessions: &'a [SessionRef],
+) -> Result<Option<&'a SessionRef>, Failure> {
+    match pick(text, sessions)? {
+        Some(found) => Ok(Some(found)),
+        None => only(text, sessions, |s| s.id.starts_with(text)),
+    }
+}
+
 /// Returns the session that is to be opened: the one of this id, else of this name, else none yet. A prefix does
 /// not count here: opening `s1` must make `s1`, also where there is an `s10`.
 fn pick<'a>(text: &str, sessions: &'a [SessionRef]) -> Result<Option<&'a SessionRef>, Failure> {
-    let by = |test: &dyn Fn(&SessionRef) -> bool| -> Vec<&'a SessionRef> {
-        sessions.iter().filter(|s| test(s)).collect()
-    };
-    for found in [by(&|s| s.id == text), by(&|s| s.name == text)] {
-        match found.as_slice() {
-            [] => {}
-            [one] => return Ok(Some(one)),
-            many => {
-                let ids: Vec<&str> = many.iter().map(|s| s.id.as_str()).collect();
-                let refusal = Refusal::new(
-                    RefusalKind::Ambiguous,
-                    format!("{} sessions are meant by {text}", many.len()),
-                )
-                .with("candidates", ids)
-                .hint("name one by its id");
-                return Err(refusal.into());
-            }
+    match only(text, sessions, |s| s.id == text)? {
+        Some(found) => Ok(Some(found)),
+        None => only(text, sessions, |s| s.name == text),
+    }
+}
+
+fn only<'a>(
+    text: &str,
+    sessions: &'a [SessionRef],
+    meant: impl Fn(&SessionRef) -> bool,
+) -> Result<Option<&'a SessionRef>, Failure> {
+    let found: Vec<&SessionRef> = sessions.iter().filter(|s| meant(s)).collect();
+    match found.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        many => {
+            let ids: Vec<&str> = many.iter().map(|s| s.id.as_str()).collect();
+            Err(Failure::not_unique(text, &ids))
         }
     }
-    Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::tests::row;
 
     fn scope(explicit: Option<&str>) -> Scope {
         Scope {
             explicit: explicit.map(str::to_owned),
+            by_flag: true,
             project: project_of(Path::new("/nowhere/app")),
         }
     }
@@ -354,14 +383,10 @@ mod tests {
     }
 
     #[test]
-    fn another_sessions_job_is_labelled_with_it() {
-        let mut job = row("t3");
-        job.session = SessionRef {
-            id: scope(None).project.id,
-            name: "app".into(),
-        };
-        assert_eq!(scope(None).label(&job), "t3");
-        assert_eq!(scope(Some("claude-7k2")).label(&job), "app/t3");
+    fn a_hint_names_the_session_that_a_flag_has_named() {
+        assert_eq!(scope(None).pasted("t3"), "t3");
+        assert_eq!(scope(Some("x")).pasted("t3"), "x/t3");
+        assert_eq!(scope(Some("x")).pasted("y/t3"), "y/t3");
     }
 
     #[test]
@@ -379,8 +404,13 @@ mod tests {
         assert_eq!(pick("b", &all).unwrap().unwrap().id, "b-1");
         assert!(pick("new", &all).unwrap().is_none());
         assert!(pick("b-", &all).unwrap().is_none());
-        let refused = pick("app", &all).unwrap_err();
-        assert_eq!(refused.causes, ["app-1", "app-2"]);
+        assert_eq!(find("b-", &all).unwrap().unwrap().id, "b-1");
+        let refused = find("app", &all).unwrap_err();
+        assert_eq!(refused.what, "session app is not unique");
+        assert_eq!(
+            refused.hint.as_deref(),
+            Some("name it by its id: app-1, app-2")
+        );
         assert_eq!(refused.code, 125);
     }
 }

@@ -6,7 +6,7 @@ use ostler_proto::methods::{JobWrite, Write};
 use super::failure::Failure;
 use super::output::Out;
 use super::scope::{self, SessionArg};
-use super::{duration, words};
+use super::{completions, duration, nearest, words};
 use crate::exit;
 
 /// Writes text to the input of a job that was started with --stdin. Nothing is added unless asked for.
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     id: String,
     /// What to write.
     #[arg(
@@ -44,7 +44,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let named = args.session.scope()?.target(&args.id)?;
+    let scope = args.session.scope()?;
+    let named = scope.target(&args.id)?;
+    if !args.enter && !args.eof && args.text.as_deref() == Some("") {
+        return Err(Failure::usage("nothing to send: the text is empty")
+            .hint("--enter sends a line end, --eof ends the input"));
+    }
     let mut text = args.text.unwrap_or_default();
     if args.enter {
         text.push('\n');
@@ -59,7 +64,11 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         timeout_ms: args.timeout,
     };
     // Never asked twice: what was typed once must not arrive twice.
-    let written = scope::client(Mode::Use)?.call::<JobWrite>(params).await?;
+    let client = scope::client(Mode::Use)?;
+    let written = match client.call::<JobWrite>(params).await {
+        Ok(written) => written,
+        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+    };
     if args.json {
         let mut out = Out::new();
         out.json(&written)?;
@@ -73,9 +82,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         Failure::ours(format!("{id} has closed its input"))
     } else {
         Failure::ours(format!(
-            "{id} took {} of {} bytes in time; it does not read",
+            "{id} took {} of {} in time; it does not read",
             words::thousands(written.bytes),
-            words::thousands(length)
+            words::bytes(length)
         ))
         .hint("send the rest later, or give it more time with --timeout")
     })

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use clap::Subcommand;
 use ostler::Mode;
-use ostler_proto::limits;
 use ostler_proto::methods::{CloseSession, SessionClose, SessionList, SessionRow, SessionTable};
 use ostler_proto::methods::{Nothing, OpenSession};
 
 use super::failure::Failure;
+use super::labels::{self, Labels};
 use super::output::{Out, note};
 use super::scope::{self, SessionArg};
-use super::{ask_if_any, duration, stop, table, words};
+use super::{ask_if_any, completions, duration, number, stop, table, words};
 use crate::exit;
 
 /// Sessions: the owners of jobs.
@@ -31,24 +31,23 @@ Examples:
   ostler session open claude-7k2 --commands 16")]
 pub(crate) struct Open {
     /// Id or name [default: the session of this project].
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = completions::sessions())]
     session: Option<String>,
     /// Live commands allowed.
-    #[arg(long, value_name = "N", value_parser = quota())]
+    #[arg(long, value_name = "N", value_parser = number::quota, allow_hyphen_values = true)]
     commands: Option<u32>,
     /// Live shells allowed.
-    #[arg(long, value_name = "N", value_parser = quota())]
+    #[arg(long, value_name = "N", value_parser = number::quota, allow_hyphen_values = true)]
     shells: Option<u32>,
     /// Live sub-agents allowed.
-    #[arg(long, value_name = "N", value_parser = quota())]
+    #[arg(long, value_name = "N", value_parser = number::quota, allow_hyphen_values = true)]
     agents: Option<u32>,
+    /// Prints the id only, which is what it does anyway.
+    #[arg(short, long)]
+    quiet: bool,
     /// Prints the answer as JSON.
     #[arg(long)]
     json: bool,
-}
-
-fn quota() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(0..=i64::from(limits::QUOTA_CEILING))
 }
 
 /// Lists sessions.
@@ -74,11 +73,14 @@ Examples:
   ostler session close nightly --grace 10s")]
 pub(crate) struct Close {
     /// Id, unique prefix or name [default: the session of this project].
-    #[arg(value_name = "SESSION")]
+    #[arg(value_name = "SESSION", add = completions::sessions())]
     session: Option<String>,
     /// Time between the polite and the forced end [default: 3s].
     #[arg(long, value_name = "TIME", value_parser = duration::grace, allow_hyphen_values = true)]
     grace: Option<u64>,
+    /// Prints nothing but errors.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
     /// Prints the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -102,13 +104,17 @@ async fn open(args: Open) -> Result<i32, Failure> {
         ..scope.named(&client).await?
     };
     let opened = client.open_session(open).await?;
-    let mut out = Out::new();
-    if args.json {
-        out.json(&opened)?;
-    } else {
-        out.line(&opened.session.id)?;
-    }
-    out.flush()?;
+    let print = || {
+        let mut out = Out::new();
+        if args.json {
+            out.json(&opened)?;
+        } else {
+            out.line(&opened.session.id)?;
+        }
+        out.flush()
+    };
+    // Without its id nobody would find again what is open now.
+    print().map_err(|f| f.cause(format!("session {} is open", opened.session.id)))?;
     Ok(exit::DONE)
 }
 
@@ -128,8 +134,11 @@ async fn list(args: Ls) -> Result<i32, Failure> {
         }
     } else {
         let home = ostler::endpoint::home_of(ostler::endpoint::my_uid());
+        let sessions: Vec<_> = table.sessions.iter().map(|s| s.session.clone()).collect();
+        let scope = SessionArg::default().scope()?;
         out.text(&render(
             &table.sessions,
+            &Labels::of(&scope, &sessions),
             home.as_deref(),
             table::terminal_width(),
         ))?;
@@ -138,18 +147,17 @@ async fn list(args: Ls) -> Result<i32, Failure> {
     Ok(exit::DONE)
 }
 
-fn render(sessions: &[SessionRow], home: Option<&Path>, width: Option<usize>) -> String {
+fn render(
+    sessions: &[SessionRow],
+    labels: &Labels,
+    home: Option<&Path>,
+    width: Option<usize>,
+) -> String {
     let rows: Vec<[String; 5]> = sessions
         .iter()
         .map(|row| {
-            let name = &row.session.name;
-            let unique = sessions.iter().filter(|s| s.session.name == *name).count() == 1;
             [
-                if unique {
-                    name.clone()
-                } else {
-                    row.session.id.clone()
-                },
+                labels.session(&row.session).to_owned(),
                 row.root
                     .as_deref()
                     .map_or(String::new(), |r| short(r, home)),
@@ -160,7 +168,7 @@ fn render(sessions: &[SessionRow], home: Option<&Path>, width: Option<usize>) ->
         })
         .collect();
     let headings = ["SESSION", "ROOT", "JOBS", "FINISHED", "CLIENTS"];
-    table::render(headings, &rows, width)
+    table::render(&headings, &rows, width)
 }
 
 /// Returns a path with `~` for the home folder.
@@ -174,20 +182,27 @@ fn short(path: &str, home: Option<&Path>) -> String {
 
 async fn close(args: Close) -> Result<i32, Failure> {
     let scope = SessionArg::of(args.session).scope()?;
+    let client = scope::client(Mode::Use)?;
+    // Asked before: afterwards it is not there to be looked at.
+    let sessions = labels::sessions(&client).await?;
+    let found = scope::find(&scope.session(), &sessions)?;
     let params = CloseSession {
         session: Some(scope.session()),
         grace_ms: args.grace,
     };
-    let summary = scope::client(Mode::Use)?
-        .ask::<SessionClose>(params)
-        .await?;
+    let summary = client.ask::<SessionClose>(params).await?;
+    let name = words::clean(scope.name());
     if args.json {
         let mut out = Out::new();
         out.json(&summary)?;
         out.flush()?;
+    } else if args.quiet {
+        stop::tell_survivors(&summary);
+    } else if found.is_some() {
+        stop::print(&summary, &Labels::of(&scope, &sessions))?;
+        note(&format!("closed {name}"));
     } else {
-        stop::print(&summary, &scope)?;
-        note(&format!("closed {}", words::clean(scope.name())));
+        note(&format!("note: no session {name}; nothing to close"));
     }
     Ok(stop::code(&summary))
 }
@@ -224,7 +239,10 @@ mod tests {
             session("b-1", "b"),
             session("b-2", "b"),
         ];
-        let text = render(&all, Some(Path::new("/home/a")), None);
+        let sessions: Vec<_> = all.iter().map(|s| s.session.clone()).collect();
+        let scope = SessionArg::of(Some("a".into())).scope().unwrap();
+        let labels = Labels::of(&scope, &sessions);
+        let text = render(&all, &labels, Some(Path::new("/home/a")), None);
         assert_eq!(
             text,
             "a\t~/app\t1\t2\t0\nb-1\t~/app\t1\t2\t0\nb-2\t~/app\t1\t2\t0\n"

@@ -8,7 +8,7 @@ use ostler_proto::methods::{JobGet, Target};
 use super::failure::Failure;
 use super::output::Out;
 use super::scope::{self, SessionArg};
-use super::words;
+use super::{completions, nearest, words};
 use crate::exit;
 
 /// Shows everything about one job.
@@ -24,17 +24,22 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::kept(), value_name = "ID")]
     id: String,
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let named = args.session.scope()?.target(&args.id)?;
+    let scope = args.session.scope()?;
+    let named = scope.target(&args.id)?;
     let params = Target {
         session: named.session,
         id: named.id,
     };
-    let result = scope::client(Mode::Use)?.ask::<JobGet>(params).await?;
+    let client = scope::client(Mode::Use)?;
+    let result = match client.ask::<JobGet>(params).await {
+        Ok(result) => result,
+        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+    };
     let mut out = Out::new();
     if args.json {
         out.json(&result)?;
@@ -90,7 +95,7 @@ fn output(row: &Row) -> String {
     let output = &row.output;
     let mut text = format!("{} written", words::size(output.end));
     if output.lost > 0 {
-        text += &format!(", {} bytes lost", words::thousands(output.lost));
+        text += &format!(", {} lost", words::bytes(output.lost));
     }
     if let Some(n) = output.held_by {
         text += &format!(", output held by {}", words::processes(n));

@@ -3,7 +3,9 @@
 use ostler::Mode;
 use ostler_proto::methods::{JobSignal, SignalJob};
 
+use super::completions;
 use super::failure::Failure;
+use super::nearest;
 use super::output::Out;
 use super::scope::{self, SessionArg};
 use crate::exit;
@@ -21,34 +23,40 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     id: String,
     /// INT, SIGINT or 2.
-    #[arg(value_name = "SIGNAL", value_parser = signal)]
+    #[arg(value_name = "SIGNAL", value_parser = signal, allow_hyphen_values = true)]
     signal: String,
 }
 
 /// Returns the name on the wire.
 fn signal(text: &str) -> Result<String, String> {
+    let unknown = || "no such signal; INT, SIGINT and 2 are one".to_owned();
     let upper = text.to_ascii_uppercase();
     if exit::signal_number(&upper).is_none() {
-        return Err("no such signal".into());
+        return Err(unknown());
     }
     match upper.parse::<i32>() {
-        Ok(number) => exit::signal_name(number).ok_or_else(|| "no such signal".into()),
+        Ok(number) => exit::signal_name(number).ok_or_else(unknown),
         Err(_) if upper.starts_with("SIG") => Ok(upper),
         Err(_) => Ok(format!("SIG{upper}")),
     }
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let named = args.session.scope()?.target(&args.id)?;
+    let scope = args.session.scope()?;
+    let named = scope.target(&args.id)?;
     let params = SignalJob {
         session: named.session,
         id: named.id,
         signal: args.signal,
     };
-    let answer = scope::client(Mode::Use)?.call::<JobSignal>(params).await?;
+    let client = scope::client(Mode::Use)?;
+    let answer = match client.call::<JobSignal>(params).await {
+        Ok(answer) => answer,
+        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+    };
     if args.json {
         let mut out = Out::new();
         out.json(&answer)?;

@@ -32,13 +32,21 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let request = args.job.request()?;
     let client = scope.opening_client().await?;
     let row = client.ask::<JobStart>(request).await?;
-    let mut out = Out::new();
-    if args.json {
-        out.json(&row)?;
-    } else {
-        out.line(&row.id)?;
-    }
-    out.flush()?;
+    let print = || {
+        let mut out = Out::new();
+        if args.json {
+            out.json(&row)?;
+        } else {
+            out.line(&row.id)?;
+        }
+        out.flush()
+    };
+    // Without its id nobody would find again what runs now.
+    print().map_err(|f| {
+        let id = scope.pasted(&row.id);
+        f.cause(format!("{id} was started"))
+            .hint(format!("ostler stop {id}"))
+    })?;
     match row.outcome {
         Some(Outcome::SpawnFailed | Outcome::SandboxFailed) => Err(words::never_ran(&row)),
         // A short job may be over by now; it was started, which is what was asked.

@@ -1,13 +1,17 @@
 //! `ostler stop`: ends whole trees, and says what that took.
 
-use futures_util::future::try_join_all;
-use ostler::Mode;
+use futures_util::future::join_all;
+use ostler::{Client, Mode};
+use ostler_proto::job::SessionRef;
 use ostler_proto::methods::{JobStop, Receipt, Stop, StopSummary};
+use unicode_width::UnicodeWidthStr;
 
 use super::failure::Failure;
+use super::labels::{self, Labels};
+use super::live::{self, Watched};
 use super::output::{Out, note};
-use super::scope::{self, Scope, SessionArg};
-use super::{ask_if_any, duration, words};
+use super::scope::{self, Group, Scope, SessionArg};
+use super::{ask_if_any, completions, duration, nearest, table, words};
 use crate::exit;
 
 /// Ends jobs with everything that descends from them. 0 when nothing is left.
@@ -33,6 +37,9 @@ pub(crate) struct Args {
     /// Why, for the record.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Prints nothing but errors.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
     /// Prints the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -43,7 +50,7 @@ pub(crate) struct Args {
 #[group(required = true, multiple = false)]
 struct Which {
     /// Jobs: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::live(), value_name = "ID")]
     ids: Vec<String>,
     /// Every job of the session.
     #[arg(long)]
@@ -58,48 +65,117 @@ struct Which {
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.session.scope()?;
-    let summary = stop(&args, &scope).await?;
+    let client = scope::client(Mode::Use)?;
+    let groups = scope.targets(&args.which.ids)?;
+    let what = match args.which.ids.as_slice() {
+        [] => format!("everything {}", place(&args, &scope)),
+        ids => live::named(ids),
+    };
+    let watched = Watched::new(format!("stopping {what}"), None, &groups);
+    let stop = stop(&client, &args, &scope, &groups);
+    let (summary, failures) =
+        live::beside(&client, !args.json && !args.quiet, watched, stop).await?;
     if args.json {
         let mut out = Out::new();
         out.json(&summary)?;
         out.flush()?;
-    } else {
-        print(&summary, &scope)?;
-        for id in &summary.unknown {
-            note(&format!(
-                "error: no job {} in this session",
-                words::clean(id)
-            ));
-        }
-        if summary.jobs.is_empty() && summary.unknown.is_empty() {
+    } else if !args.quiet {
+        let rows = summary.jobs.iter().map(|r| &r.row);
+        print(&summary, &Labels::for_rows(&client, &scope, rows).await?)?;
+        if summary.jobs.is_empty() && failures.is_empty() {
             note(&format!("nothing to stop {}", place(&args, &scope)));
         }
+    } else {
+        tell_survivors(&summary);
     }
-    Ok(code(&summary))
+    failures.iter().for_each(Failure::tell);
+    Ok(match failures.first() {
+        Some(failure) => failure.code,
+        None => code(&summary),
+    })
 }
 
-async fn stop(args: &Args, scope: &Scope) -> Result<StopSummary, Failure> {
-    let client = scope::client(Mode::Use)?;
+/// Stops what is there, and says of what is not why not.
+async fn stop(
+    client: &Client,
+    args: &Args,
+    scope: &Scope,
+    groups: &[Group],
+) -> Result<(StopSummary, Vec<Failure>), Failure> {
     if args.which.ids.is_empty() {
         let params = everything(args, scope)?;
-        let summary = ask_if_any::<JobStop>(&client, params).await?;
-        return Ok(summary.unwrap_or_default());
+        let summary = ask_if_any::<JobStop>(client, params).await?;
+        return Ok((summary.unwrap_or_default(), Vec::new()));
     }
-    let groups = scope.targets(&args.which.ids)?;
-    let calls = groups.into_iter().map(|group| {
+    let calls = groups.iter().map(|group| {
         client.ask::<JobStop>(Stop {
-            session: group.session,
-            ids: group.ids,
+            session: group.session.clone(),
+            ids: group.ids.clone(),
             ..template(args)
         })
     });
-    let all = try_join_all(calls).await?;
-    let mut summary = StopSummary::default();
-    for one in all {
-        summary.jobs.extend(one.jobs);
-        summary.unknown.extend(one.unknown);
+    let (mut summary, mut failures) = (StopSummary::default(), Vec::new());
+    for (group, answer) in groups.iter().zip(join_all(calls).await) {
+        match answer {
+            Ok(one) => {
+                if !one.unknown.is_empty() {
+                    failures.extend(unknown(client, scope, group, &one.unknown).await?);
+                }
+                summary.jobs.extend(one.jobs);
+                summary.unknown.extend(one.unknown);
+            }
+            // The other groups are stopped all the same.
+            Err(e @ ostler::Error::Refused(_)) => {
+                let text = group.text(&group.ids[0]);
+                failures.push(nearest::explained(client, scope, &text, e).await);
+            }
+            Err(e) => return Err(e.into()),
+        }
     }
-    Ok(summary)
+    summary.jobs = once(summary.jobs);
+    Ok((summary, failures))
+}
+
+/// Explains ids that named no job: their session may be the reason.
+async fn unknown(
+    client: &Client,
+    scope: &Scope,
+    group: &Group,
+    ids: &[String],
+) -> Result<Vec<Failure>, Failure> {
+    let sessions = labels::sessions(client).await?;
+    match group.session.as_deref().map(|s| scope::find(s, &sessions)) {
+        Some(Err(not_unique)) => return Ok(vec![not_unique]),
+        Some(Ok(None)) => {
+            return Ok(vec![no_session(group.session.as_deref().unwrap_or(""))]);
+        }
+        Some(Ok(Some(SessionRef { .. }))) | None => {}
+    }
+    let mut failures = Vec::new();
+    for id in ids {
+        let refused = ostler_proto::refusal::Refusal::no_job(id).into();
+        failures.push(nearest::explained(client, scope, &group.text(id), refused).await);
+    }
+    Ok(failures)
+}
+
+fn no_session(session: &str) -> Failure {
+    ostler_proto::refusal::Refusal::no_session(session).into()
+}
+
+/// Drops the second receipt of a job that was named twice, by its id and by its name.
+fn once(receipts: Vec<Receipt>) -> Vec<Receipt> {
+    let mut kept: Vec<Receipt> = Vec::with_capacity(receipts.len());
+    for receipt in receipts {
+        let same = |r: &Receipt| r.row.process_id == receipt.row.process_id;
+        match kept.iter_mut().find(|r| same(r)) {
+            // The one that was there when it ended has more to say.
+            Some(before) if before.already_finished => *before = receipt,
+            Some(_) => {}
+            None => kept.push(receipt),
+        }
+    }
+    kept
 }
 
 fn template(args: &Args) -> Stop {
@@ -136,14 +212,23 @@ fn place(args: &Args, scope: &Scope) -> String {
 }
 
 /// Prints one receipt a line, the ids aligned.
-pub(crate) fn print(summary: &StopSummary, scope: &Scope) -> Result<(), Failure> {
-    let labels: Vec<String> = summary.jobs.iter().map(|r| scope.label(&r.row)).collect();
-    let width = labels.iter().map(|l| l.chars().count()).max().unwrap_or(0);
+pub(crate) fn print(summary: &StopSummary, labels: &Labels) -> Result<(), Failure> {
+    let labels: Vec<String> = summary.jobs.iter().map(|r| labels.job(&r.row)).collect();
+    let width = labels.iter().map(|l| l.width()).max().unwrap_or(0);
     let mut out = Out::new();
     for (receipt, label) in summary.jobs.iter().zip(&labels) {
-        out.line(&format!("{label:<width$}  {}", words_of(receipt)))?;
+        let label = table::padded(label, width);
+        out.line(&format!("{label}  {}", words_of(receipt)))?;
     }
     out.flush()
+}
+
+/// Says what could not be ended where nothing else is to be said.
+pub(crate) fn tell_survivors(summary: &StopSummary) {
+    for receipt in summary.jobs.iter().filter(|r| !r.survivors.is_empty()) {
+        let text = format!("error: {} {}", receipt.row.id, words_of(receipt));
+        note(&words::clean(&text));
+    }
 }
 
 /// Returns 0 when nothing is left.
@@ -236,6 +321,17 @@ mod tests {
             }),
             0
         );
+    }
+
+    #[test]
+    fn a_job_that_was_named_twice_is_told_once() {
+        let over = Receipt {
+            already_finished: true,
+            ..receipt()
+        };
+        let told = once(vec![over, receipt(), receipt()]);
+        assert_eq!(told.len(), 1);
+        assert!(!told[0].already_finished);
     }
 
     #[test]

@@ -8,9 +8,9 @@ use ostler_proto::methods::{JobTail, Tail, TailEnd};
 use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::output::{self, Out, Pour, note};
-use super::read::Only;
+use super::read::{self, Only};
 use super::scope::{self, SessionArg};
-use super::words;
+use super::{completions, nearest, number, words};
 use crate::exit;
 
 /// Prints all that is kept of a job's output; with -f the newest page and then what comes.
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     follow: bool,
     /// Offset of the first byte wanted.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true)]
     since: Option<u64>,
     #[command(flatten)]
     only: Only,
@@ -38,12 +38,13 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID")]
+    #[arg(add = completions::kept(), value_name = "ID")]
     id: String,
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let named = args.session.scope()?.target(&args.id)?;
+    let scope = args.session.scope()?;
+    let named = scope.target(&args.id)?;
     let params = Tail {
         session: named.session,
         id: named.id,
@@ -56,11 +57,23 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     };
     let client: Client = scope::client(Mode::Use)?;
     let mut interrupts = Interrupts::new()?;
+    let follow = async {
+        if let Some(since) = args.since {
+            // The stream itself begins at the end then, and would not say so.
+            let page = read::look(&client, &scope, &args.id, since).await?;
+            read::note_beyond(&args.id, args.since, &page);
+        }
+        match pour(client.stream::<JobTail>(params), args.json).await {
+            Ok(end) => Ok(end),
+            Err(Stopped::Asking(e)) => Err(nearest::explained(&client, &scope, &args.id, e).await),
+            Err(Stopped::Telling(failure)) => Err(failure),
+        }
+    };
     let end = tokio::select! {
-        end = pour(client.stream::<JobTail>(params), args.json) => end?,
+        end = follow => end?,
         () = interrupts.next() => {
             if args.follow {
-                note(&format!("{} still runs", words::clean(&args.id)));
+                note(&format!("{} still runs", words::clean(&scope.pasted(&args.id))));
             }
             return Err(Failure::quiet(exit::INTERRUPTED));
         }
@@ -72,10 +85,22 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     }
 }
 
-async fn pour(mut stream: Stream<JobTail>, json: bool) -> Result<TailEnd, Failure> {
+/// Why a stream ended early.
+enum Stopped {
+    Asking(ostler::Error),
+    Telling(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Telling(failure)
+    }
+}
+
+async fn pour(mut stream: Stream<JobTail>, json: bool) -> Result<TailEnd, Stopped> {
     let pour = Pour::stdout();
     loop {
-        match stream.next().await? {
+        match stream.next().await.map_err(Stopped::Asking)? {
             Event::Started(_) => {}
             Event::Page(page) if json => {
                 let mut out = Out::new();

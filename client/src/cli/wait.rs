@@ -9,9 +9,10 @@ use ostler_proto::methods::{For, Listener, Reason, Wait, Waited, WaitedJob};
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
+use super::live::{self, Watched};
 use super::output::{Out, note};
-use super::scope::{self, Group, SessionArg};
-use super::{duration, words};
+use super::scope::{self, Group, Scope, SessionArg};
+use super::{completions, duration, nearest, number, words};
 use crate::exit;
 
 /// Waits for jobs to end, or for one of their ports, a text or quiet.
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
     /// What for: exit, text=REGEX, port=N, quiet=TIME.
-    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true)]
+    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true, allow_hyphen_values = true)]
     what: For,
     /// How long [default: until it happens].
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
@@ -38,13 +39,16 @@ pub(crate) struct Args {
     #[arg(long)]
     any: bool,
     /// Offset from which text counts.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = number::offset, allow_hyphen_values = true)]
     since: u64,
+    /// Says nothing: the exit code tells.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
     /// Prints the answer as JSON.
     #[arg(long)]
     json: bool,
     /// Jobs: id, name, SESSION/id or processId.
-    #[arg(value_name = "ID", required = true)]
+    #[arg(add = completions::kept(), value_name = "ID", required = true)]
     ids: Vec<String>,
 }
 
@@ -68,11 +72,17 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let client = scope::client(Mode::Use)?;
     let mut interrupts = Interrupts::new()?;
     let began = Instant::now();
+    let watched = Watched::new(
+        format!("waiting for {}", live::named(&args.ids)),
+        args.timeout,
+        &groups,
+    );
+    let wait = wait(&client, &args, &scope, &groups);
     let waited = tokio::select! {
-        waited = wait(&client, &args, &groups) => waited?,
+        waited = live::beside(&client, !args.json && !args.quiet, watched, wait) => waited?,
         () = interrupts.next() => {
             match args.ids.as_slice() {
-                [id] => note(&format!("{} still runs", words::clean(id))),
+                [id] => note(&format!("{} still runs", words::clean(&scope.pasted(id)))),
                 _ => note("the jobs are not touched"),
             }
             return Err(Failure::quiet(exit::INTERRUPTED));
@@ -82,23 +92,41 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         let mut out = Out::new();
         out.json(&waited)?;
         out.flush()?;
-    } else {
-        tell(&args, &waited, began.elapsed());
+    } else if !args.quiet {
+        tell(&args, &scope, &waited, began.elapsed());
     }
     // The words are out, one line a job.
     Ok(exit::of_wait(&waited, args.any))
 }
 
-async fn wait(client: &Client, args: &Args, groups: &[Group]) -> Result<Waited, Failure> {
+async fn wait(
+    client: &Client,
+    args: &Args,
+    scope: &Scope,
+    groups: &[Group],
+) -> Result<Waited, Failure> {
     let calls = groups.iter().map(|group| {
-        Box::pin(client.wait(Wait {
-            session: group.session.clone(),
-            ids: group.ids.clone(),
-            any: args.any,
-            what: args.what.clone(),
-            since: args.since,
-            timeout_ms: args.timeout,
-        }))
+        Box::pin(async {
+            let params = Wait {
+                session: group.session.clone(),
+                ids: group.ids.clone(),
+                any: args.any,
+                what: args.what.clone(),
+                since: args.since,
+                timeout_ms: args.timeout,
+            };
+            match client.wait(params).await {
+                Ok(waited) => Ok(waited),
+                Err(e) => {
+                    // The refusal is about the first that is not there; of several it is not said which.
+                    let text = match group.ids.as_slice() {
+                        [id] => group.text(id),
+                        _ => return Err(Failure::from(e)),
+                    };
+                    Err(nearest::explained(client, scope, &text, e).await)
+                }
+            }
+        })
     });
     if args.any {
         // The waits of the other sessions are dropped, which takes them back.
@@ -111,12 +139,17 @@ async fn wait(client: &Client, args: &Args, groups: &[Group]) -> Result<Waited, 
     })
 }
 
-fn tell(args: &Args, waited: &Waited, took: Duration) {
+fn tell(args: &Args, scope: &Scope, waited: &Waited, took: Duration) {
+    let mut told = std::collections::HashSet::new();
     for job in &waited.jobs {
+        if !told.insert(&job.row.process_id) {
+            // Named twice, by its id and by its name.
+            continue;
+        }
         if job.reason == Reason::WaitOver && args.any && !waited.timed_out {
             continue;
         }
-        if let Some(text) = sentence(args, job, took) {
+        if let Some(text) = sentence(args, scope, job, took) {
             note(&text);
         }
         if let Some(stranger) = &job.stranger {
@@ -138,12 +171,12 @@ fn holder(listener: &Listener) -> String {
 }
 
 /// Returns what is said of one job.
-fn sentence(args: &Args, job: &WaitedJob, took: Duration) -> Option<String> {
+fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Option<String> {
     let who = words::titled(&job.row);
     let took = words::took(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     Some(match job.reason {
         Reason::Exit => return ended(job),
-        Reason::EndedBefore => ended_before(args, job),
+        Reason::EndedBefore => ended_before(args, scope, job),
         Reason::Port => match &job.listener {
             Some(l) => format!(
                 "{who} listens on {} after {took}: {}, pid {}",
@@ -179,7 +212,7 @@ fn ended(job: &WaitedJob) -> Option<String> {
     }
 }
 
-fn ended_before(args: &Args, job: &WaitedJob) -> String {
+fn ended_before(args: &Args, scope: &Scope, job: &WaitedJob) -> String {
     let wanted = match &args.what {
         For::Exit => "it was over".into(),
         For::Text(pattern) => format!("it printed {}", words::clean(pattern)),
@@ -194,7 +227,7 @@ fn ended_before(args: &Args, job: &WaitedJob) -> String {
     for line in job.last_lines.iter().rev().take(5).rev() {
         text += &format!("\n  {}", words::clean(line));
     }
-    text + &format!("\nhint: ostler tail {id}")
+    text + &format!("\nhint: ostler tail {}", scope.pasted(id))
 }
 
 /// Returns `timed out after 30 s; t1 still runs, listening on 24678`.
@@ -225,6 +258,10 @@ mod tests {
     fn args(args: &[&str]) -> Args {
         let all = std::iter::once("wait").chain(args.iter().copied());
         Line::parse_from(all).args
+    }
+
+    fn scope() -> Scope {
+        SessionArg::default().scope().unwrap()
     }
 
     fn job(reason: Reason, row: ostler_proto::job::Row) -> WaitedJob {
@@ -270,7 +307,7 @@ mod tests {
         });
         let args = args(&["web", "--for", "port=5173"]);
         assert_eq!(
-            sentence(&args, &job, Duration::from_millis(1_800)).unwrap(),
+            sentence(&args, &scope(), &job, Duration::from_millis(1_800)).unwrap(),
             "t1 (web) listens on 5173 after 1.8 s: node, pid 41207"
         );
     }
@@ -281,7 +318,7 @@ mod tests {
         job.last_lines = (0..7).map(|n| format!("line {n}")).collect();
         let args = args(&["t1", "--for", "port=5173"]);
         assert_eq!(
-            sentence(&args, &job, Duration::ZERO).unwrap(),
+            sentence(&args, &scope(), &job, Duration::ZERO).unwrap(),
             "error: t1 ended before port 5173 was open: exited with code 1\n  line 2\n  line 3\n  \
              line 4\n  line 5\n  line 6\nhint: ostler tail t1"
         );
@@ -293,7 +330,7 @@ mod tests {
         job.ports = vec![24_678];
         let args = args(&["t1", "--for", "port=1", "--timeout", "30s"]);
         assert_eq!(
-            sentence(&args, &job, Duration::ZERO).unwrap(),
+            sentence(&args, &scope(), &job, Duration::ZERO).unwrap(),
             "timed out after 30 s; t1 still runs, listening on 24678"
         );
     }

@@ -108,6 +108,14 @@ pub(crate) fn processes(n: u32) -> String {
     }
 }
 
+/// Returns `1 byte`, `81,920 bytes`.
+pub(crate) fn bytes(n: u64) -> String {
+    match n {
+        1 => "1 byte".into(),
+        n => format!("{} bytes", thousands(n)),
+    }
+}
+
 /// Returns the short form of a state for a table: `running`, `exited 101`, `stopped (lease)`.
 pub(crate) fn state(row: &Row) -> String {
     let word = match row.outcome {
@@ -189,26 +197,35 @@ pub(crate) fn titled(row: &Row) -> String {
 
 /// Returns the command as one line; arguments with blanks are quoted.
 pub(crate) fn command(row: &Row) -> String {
-    let words: Vec<String> = row
-        .args
-        .iter()
-        .map(|arg| {
-            let plain = !arg.is_empty()
-                && !arg.contains(|c: char| c.is_whitespace() || "'\"$`\\".contains(c));
-            if plain {
-                arg.clone()
-            } else {
-                format!("'{}'", arg.replace('\'', "'\\''"))
-            }
-        })
-        .collect();
+    let words: Vec<String> = row.args.iter().map(|arg| quoted(arg)).collect();
     words.join(" ")
+}
+
+/// Returns one argument as a shell takes it.
+pub(crate) fn quoted(arg: &str) -> String {
+    let plain = !arg.is_empty()
+        && !arg.contains(|c: char| c.is_whitespace() || "'\"$`\\|&;<>()*?[]{}#~!".contains(c));
+    if plain {
+        arg.to_owned()
+    } else {
+        format!("'{}'", arg.replace('\'', "'\\''"))
+    }
+}
+
+/// Returns the beginning of a text that is too long, and says so by its last character.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().nth(most).is_none() {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(1)).collect();
+    format!("{kept}…")
 }
 
 /// Returns what could not be ended: `pid 812 (dd) does not react, uninterruptible`.
 pub(crate) fn survivor(s: &Survivor) -> String {
     match s.why.as_str() {
         "does not react" => format!("pid {} ({}) does not react", s.pid, s.program),
+        "not permitted" => format!("pid {} ({}) may not be signalled by you", s.pid, s.program),
         why => format!("pid {} ({}) does not react, {why}", s.pid, s.program),
     }
 }
@@ -321,9 +338,39 @@ mod tests {
     }
 
     #[test]
+    fn one_of_a_thing_is_not_several() {
+        assert_eq!(
+            (processes(1), processes(2)),
+            ("1 process".into(), "2 processes".into())
+        );
+        assert_eq!((bytes(1), bytes(0)), ("1 byte".into(), "0 bytes".into()));
+        assert_eq!(limit(86_400_000), "1 day");
+    }
+
+    #[test]
+    fn a_survivor_is_told_with_the_reason() {
+        let mut s = Survivor {
+            pid: 812,
+            program: "dd".into(),
+            why: "uninterruptible".into(),
+        };
+        assert_eq!(survivor(&s), "pid 812 (dd) does not react, uninterruptible");
+        s.why = "not permitted".into();
+        assert_eq!(survivor(&s), "pid 812 (dd) may not be signalled by you");
+    }
+
+    #[test]
+    fn a_long_text_says_that_it_was_cut() {
+        assert_eq!(shortened("abc", 3), "abc");
+        assert_eq!(shortened("äbcd", 3), "äb…");
+    }
+
+    #[test]
     fn a_command_line_can_be_pasted() {
         let mut row = row("t1");
         row.args = vec!["sh".into(), "-c".into(), "echo it's".into(), String::new()];
         assert_eq!(command(&row), r"sh -c 'echo it'\''s' ''");
+        row.args = vec!["grep".into(), "a|b".into(), "*.rs".into(), "--x=y".into()];
+        assert_eq!(command(&row), "grep 'a|b' '*.rs' --x=y");
     }
 }

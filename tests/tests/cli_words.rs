@@ -1,0 +1,442 @@
+//! Promise: what the command line says can be acted upon: ids work when they are given back, hints can be pasted,
+//! and nothing that was asked for is passed over in silence.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+
+use ostler_proto::methods::{Nothing, SupervisorInfo};
+use ostler_tests::process::Process;
+use ostler_tests::{House, in_empty_house, in_house, puppet};
+
+/// Two projects whose folders have one name, a sleeping job in each.
+fn two_of_one_name(house: &House) {
+    for folder in ["one/app", "two/app"] {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).create(house.file(folder)).unwrap();
+        let line = format!("cd {folder} && ostler start -- {} sleep", puppet());
+        assert_eq!(house.shell(&line).out, "t1\n");
+    }
+}
+
+/// Two sessions `app` looked alike, and no id of either could be given back.
+#[test]
+fn sessions_of_one_name_are_told_apart_and_their_ids_can_be_given_back() {
+    in_empty_house(async |house| {
+        two_of_one_name(house);
+        let ids = house.cli(&["ls", "-A", "-q"]).out;
+        let ids: Vec<&str> = ids.lines().collect();
+        assert_eq!(ids.len(), 2, "{ids:?}");
+        assert_ne!(ids[0], ids[1]);
+        for id in &ids {
+            assert_eq!(house.cli(&["show", id]).code, 0, "{id}");
+        }
+        let table = house.cli(&["ls", "-A"]).out;
+        let sessions = house.cli(&["session", "ls"]).out;
+        for id in &ids {
+            let session = id.strip_suffix("/t1").unwrap();
+            assert!(table.contains(&format!("\t{session}\t")), "{table}");
+            assert!(sessions.contains(&format!("{session}\t")), "{sessions}");
+        }
+        let stopped = house.shell("ostler ls -A -q | xargs ostler stop");
+        assert_eq!(stopped.code, 0, "{stopped:?}");
+        for id in &ids {
+            assert!(
+                stopped.out.contains(&format!("{id}  stopped in ")),
+                "{stopped:?}"
+            );
+        }
+    });
+}
+
+/// One of them keeps its short ids where it is the one that is meant.
+#[test]
+fn the_own_session_needs_no_name_also_where_another_has_the_same() {
+    in_empty_house(async |house| {
+        two_of_one_name(house);
+        let said = house.shell("cd one/app && ostler ls -A -q");
+        let mut ids: Vec<&str> = said.out.lines().collect();
+        ids.sort_by_key(|id| id.len());
+        assert_eq!(ids[0], "t1");
+        assert!(ids[1].starts_with("app-"), "{ids:?}");
+        let said = house
+            .shell("cd one/app && ostler ls -A -q | xargs ostler stop && ostler ls -q -A --live");
+        assert_eq!(said.out.lines().count(), 2, "{said:?}");
+        // A variable that names both selects none of them.
+        let said = house.shell("OSTLER_SESSION=app ostler ls -A -q");
+        assert!(
+            said.out.lines().all(|id| id.starts_with("app-")),
+            "{said:?}"
+        );
+    });
+}
+
+/// It said `no job t1 in this session`, of a session that nobody could have meant.
+#[test]
+fn an_ambiguous_session_is_told_as_that_for_one_id_and_for_several() {
+    in_empty_house(async |house| {
+        two_of_one_name(house);
+        for args in [
+            &["stop", "app/t1"][..],
+            &["stop", "app/t1", "app/t2"],
+            &["show", "app/t1"],
+            &["wait", "app/t1"],
+            &["tail", "app/t1"],
+        ] {
+            let said = house.cli(args);
+            assert_eq!((said.code, said.out.as_str()), (125, ""), "{args:?}");
+            let lines: Vec<&str> = said.err.lines().collect();
+            assert_eq!(lines[0], "error: session app is not unique", "{args:?}");
+            assert!(
+                lines[1].starts_with("hint: name it by its id: app-"),
+                "{lines:?}"
+            );
+            assert_eq!(lines.len(), 2, "{lines:?}");
+        }
+        assert_eq!(
+            house.cli(&["ls", "-A", "-q", "--live"]).out.lines().count(),
+            2
+        );
+        // Nobody of that name at all is another answer.
+        let said = house.cli(&["stop", "nobody/t1", "nobody/t2"]);
+        assert_eq!(
+            said.err,
+            "error: no session nobody\nhint: ostler session ls\n"
+        );
+    });
+}
+
+/// The hint of a read forgot what had been asked for, so that its next page was of another stream or session.
+#[test]
+fn the_hint_to_read_on_asks_for_the_same_and_works() {
+    in_house(async |house| {
+        house.cli(&[
+            "start",
+            "--session",
+            "n",
+            "--",
+            puppet(),
+            "say",
+            "out",
+            ",",
+            "sayerr",
+            "first",
+            ",",
+            "sayerr",
+            "second",
+        ]);
+        house.cli(&["wait", "n/t1"]);
+        let said = house.cli(&[
+            "read",
+            "t1",
+            "--session",
+            "n",
+            "--since",
+            "0",
+            "--max",
+            "10",
+            "--stderr",
+        ]);
+        let hint = said
+            .err
+            .trim()
+            .split_once(" more: ")
+            .expect("there is more")
+            .1
+            .to_owned();
+        assert!(
+            hint.contains("--session n") && hint.contains("--stderr"),
+            "{hint}"
+        );
+        let rest = house.shell(&hint);
+        assert_eq!(said.out + &rest.out, "first\nsecond\n");
+    });
+}
+
+/// Somebody stops the supervisor in a debugger: whoever waits is told why.
+#[test]
+fn a_supervisor_that_does_not_answer_is_told_while_the_command_waits() {
+    in_house(async |house| {
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        let desk = house.desk_without_session();
+        let hello = desk.must::<SupervisorInfo>(Nothing {}).await.hello;
+        drop(desk);
+        let supervisor = Process::of(hello.pid).expect("it has just answered");
+        supervisor.signal(libc::SIGSTOP);
+        let status = house.cli(&["daemon", "status"]);
+        assert_eq!(status.code, 125);
+        let words = format!(
+            "does not answer (pid {}, stopped by a debugger?)",
+            hello.keeper_pid
+        );
+        assert!(status.err.contains(&words), "{status:?}");
+        let mut terminal = house.terminal("ostler ls -q");
+        terminal.shows(&format!(
+            "note: the supervisor (pid {}) does not answer yet; stopped by a debugger?",
+            hello.keeper_pid
+        ));
+        supervisor.signal(libc::SIGCONT);
+        let (code, screen) = terminal.ends();
+        assert_eq!(
+            (code, screen.trim()),
+            (0, "t1"),
+            "it goes on waiting, and says it once"
+        );
+    });
+}
+
+/// A command line of 120 KB filled the screen of everybody who piped a listing.
+#[test]
+fn a_very_long_command_line_is_cut_in_a_pipe_and_whole_in_json() {
+    in_house(async |house| {
+        let long = "x".repeat(60_000);
+        house.cli(&["start", "--", puppet(), "exec", "true", &long]);
+        let line = house.cli(&["ls"]).out;
+        assert!(
+            line.chars().count() < 700 && line.ends_with("x…\n"),
+            "{} characters",
+            line.len()
+        );
+        assert!(house.cli(&["ls", "--json"]).out.contains(&long));
+    });
+}
+
+/// An empty answer looked like a job that had printed nothing.
+#[test]
+fn a_cursor_beyond_the_end_is_told() {
+    in_house(async |house| {
+        house.cli(&["start", "--", puppet(), "say", "hello"]);
+        house.cli(&["wait", "t1"]);
+        let note = "note: t1 has 6 bytes so far; --since 5000 is beyond them\n";
+        for args in [
+            &["read", "t1", "--since", "5000"][..],
+            &["tail", "t1", "--since", "5000"],
+            &["tail", "-f", "t1", "--since", "5000"],
+        ] {
+            let said = house.cli(args);
+            assert_eq!(
+                (said.code, said.out.as_str(), said.err.as_str()),
+                (0, "", note),
+                "{args:?}"
+            );
+        }
+        let at_the_end = house.cli(&["read", "t1", "--since", "6"]);
+        assert_eq!(at_the_end.err, "");
+    });
+}
+
+/// The parser took `-5` for a flag and gave advice about `--`.
+#[test]
+fn a_negative_number_is_refused_in_our_words() {
+    in_empty_house(async |house| {
+        for args in [
+            &["read", "t1", "--since", "-5"][..],
+            &["read", "t1", "--max", "-1"],
+            &["read", "t1", "--match", "x", "-C", "-1"],
+            &["read", "t1", "--wait", "-1s"],
+            &["tail", "t1", "--since", "-5"],
+            &["wait", "t1", "--since", "-5"],
+            &["wait", "t1", "--timeout", "-3"],
+            &["wait", "t1", "--for", "quiet=-3"],
+            &["stop", "t1", "--grace", "-1s"],
+            &["send", "t1", "x", "--timeout", "-1"],
+            &["session", "open", "x", "--commands", "-1"],
+            &["session", "close", "x", "--grace", "-1"],
+            &["daemon", "stop", "--grace", "-1"],
+            &["start", "--timeout", "-3", "--", "true"],
+            &["start", "--ok", "-3", "--", "true"],
+            &["run", "--grace", "-3", "--", "true"],
+        ] {
+            let said = house.cli(args);
+            assert_eq!(said.code, 2, "{args:?}");
+            assert!(
+                said.err.contains("must not be negative"),
+                "{args:?}: {said:?}"
+            );
+            assert!(!said.err.contains("tip:"), "{args:?}: {said:?}");
+        }
+    });
+}
+
+/// `session close` said "closed nope" of what never was.
+#[test]
+fn forgetting_what_is_not_there_is_success_and_told() {
+    in_house(async |house| {
+        house.cli(&["session", "open", "n"]);
+        let said = house.cli(&["rm", "nope"]);
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (0, "note: no job nope in f; nothing to forget\n")
+        );
+        let said = house.cli(&["rm", "n/t1"]);
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (0, "note: no job t1 in n; nothing to forget\n")
+        );
+        let said = house.cli(&["session", "close", "nope"]);
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (0, "note: no session nope; nothing to close\n")
+        );
+        let said = house.cli(&["session", "close", "n"]);
+        assert_eq!((said.code, said.err.as_str()), (0, "closed n\n"));
+    });
+}
+
+/// The job ran, its id was lost with the full disk, and nobody could stop it.
+#[test]
+fn what_was_started_is_named_where_its_id_cannot_be_printed() {
+    in_empty_house(async |house| {
+        let said = house.shell(&format!("ostler start -- {} sleep >/dev/full", puppet()));
+        assert_eq!(said.code, 125);
+        assert!(
+            said.err
+                .starts_with("error: cannot write to standard output: "),
+            "{said:?}"
+        );
+        assert!(
+            said.err
+                .ends_with("\n  t1 was started\nhint: ostler stop t1\n"),
+            "{said:?}"
+        );
+        assert_eq!(house.cli(&["stop", "t1"]).code, 0);
+        let said = house.shell("ostler session open n >/dev/full");
+        assert_eq!(said.code, 125);
+        assert!(said.err.ends_with("\n  session n is open\n"), "{said:?}");
+        // A reader that has gone away is no error.
+        let said = house.shell("(ostler start -- true; echo code $? >&2) | :");
+        assert_eq!(said.err, "code 0\n");
+    });
+}
+
+/// It said that no supervisor runs, or how the start failed, and not what to do.
+#[test]
+fn what_lies_at_the_sockets_place_is_named_with_what_to_do() {
+    in_empty_house(async |house| {
+        let socket = house.folders().socket();
+        let make: [(&str, &dyn Fn()); 2] = [
+            ("file", &|| fs::write(&socket, "x").unwrap()),
+            ("folder", &|| {
+                fs::DirBuilder::new().mode(0o700).create(&socket).unwrap()
+            }),
+        ];
+        for (what, make) in make {
+            make();
+            let path = socket.display();
+            let hint = format!("hint: move it away: mv {path} {path}.old\n");
+            let said = house.cli(&["ls"]);
+            assert_eq!(said.code, 125);
+            assert_eq!(
+                said.err,
+                format!("error: {path} is a {what}, not a socket\n{hint}")
+            );
+            let said = house.cli(&["start", "--", "true"]);
+            let words = format!(
+                "error: the supervisor did not start: {path} is a {what}, not a socket\n{hint}"
+            );
+            assert_eq!((said.code, said.err.as_str()), (125, words.as_str()));
+            // The hint is good.
+            let moved = house.shell(hint.trim().strip_prefix("hint: move it away: ").unwrap());
+            assert_eq!(moved.code, 0);
+            assert_eq!(house.cli(&["run", "--", "true"]).code, 0);
+            assert_eq!(house.cli(&["daemon", "stop"]).code, 0);
+            let old = socket.with_extension("sock.old");
+            let _ = fs::remove_file(&old).or_else(|_| fs::remove_dir(&old));
+        }
+    });
+}
+
+/// The supervisor's own words about its wire were shown.
+#[test]
+fn sending_nothing_and_finding_nothing_are_told() {
+    in_house(async |house| {
+        house.cli(&[
+            "start",
+            "--stdin",
+            "--",
+            puppet(),
+            "say",
+            "hello",
+            ",",
+            "cat",
+        ]);
+        let said = house.cli(&["send", "t1", ""]);
+        assert_eq!(said.code, 2);
+        assert_eq!(
+            said.err,
+            "error: nothing to send: the text is empty\nhint: --enter sends a line end, --eof ends the input\n"
+        );
+        assert_eq!(house.cli(&["send", "t1", "", "--enter"]).code, 0);
+        house.cli(&["wait", "t1", "--for", "text=hello"]);
+        let said = house.cli(&["read", "t1", "--match", "absent"]);
+        assert_eq!((said.code, said.out.as_str()), (0, ""));
+        assert_eq!(said.err, "note: no line of t1 matches absent\n");
+        assert_eq!(house.cli(&["send", "t1", "--eof"]).code, 0);
+    });
+}
+
+/// A job that was named by its id and by its name was told twice.
+#[test]
+fn a_job_that_is_named_twice_is_told_once() {
+    in_house(async |house| {
+        house.cli(&["start", "--name", "web", "--", puppet(), "sleep"]);
+        let said = house.cli(&["stop", "t1", "t99", "web"]);
+        assert_eq!(said.code, 125);
+        assert_eq!(said.out.lines().count(), 1, "{said:?}");
+        assert!(said.out.starts_with("t1  stopped in "), "{said:?}");
+        assert_eq!(
+            said.err,
+            "error: no job t99 in this session\nhint: ostler ls\n"
+        );
+        let said = house.cli(&["wait", "t1", "web"]);
+        assert_eq!(said.err, "t1 (web) was stopped by the user\n");
+    });
+}
+
+/// A slip of the pen, and an id of the agent next door.
+#[test]
+fn a_near_miss_is_told_with_what_may_have_been_meant() {
+    in_house(async |house| {
+        house.cli(&["start", "--name", "web", "--", puppet(), "sleep"]);
+        house.cli(&[
+            "start",
+            "--session",
+            "agent",
+            "--name",
+            "api",
+            "--",
+            puppet(),
+            "sleep",
+        ]);
+        house.cli(&["start", "--session", "agent", "--", puppet(), "sleep"]);
+        for (args, hint) in [
+            (&["stop", "wbe"][..], "web"),
+            (&["stop", "wbe", "wbe"], "web"),
+            (&["show", "wen"], "web"),
+            (&["tail", "wbe"], "web"),
+            (&["read", "wbe"], "web"),
+            (&["wait", "wbe"], "web"),
+            (&["send", "wbe", "x"], "web"),
+            (&["signal", "wbe", "INT"], "web"),
+            (&["detach", "wbe"], "web"),
+            (&["show", "apj"], "agent/api"),
+            (&["show", "t2"], "agent/t2"),
+        ] {
+            let said = house.cli(args);
+            assert_eq!(said.code, 125, "{args:?}");
+            assert!(
+                said.err
+                    .contains(&format!("\nhint: did you mean {hint}?\n")),
+                "{args:?}: {said:?}"
+            );
+        }
+        assert_eq!(
+            house.cli(&["show", "t9"]).err,
+            "error: no job t9 in this session\nhint: ostler ls\n"
+        );
+        assert_eq!(
+            house.cli(&["ls", "-q", "--live"]).out.lines().count(),
+            3,
+            "nothing was ended by a guess"
+        );
+    });
+}
