@@ -104,7 +104,7 @@ fn to_its_end(example: &str) -> String {
     }
     match example {
         "ostler detach t2" => format!(
-            "ostler rm t2; ostler run --name r -- {} say up , sleep & ostler wait r --for text=up; {}; code=$?; wait; exit $code",
+            "ostler rm t2; ostler run --name r -- {} say up , sleep & until ostler wait r --for text=up 2>err; do :; done; {}; code=$?; wait; exit $code",
             puppet(),
             example.replace("t2", "r")
         ),
