@@ -156,11 +156,8 @@ fn every_example_of_the_help_works_as_it_stands() {
             assert_eq!(said.code, code, "{example}: {said:?}");
             // A detached run says so, with the code of an error and no such word.
             assert!(!said.err.contains("error:"), "{example}: {said:?}");
-            assert_eq!(
-                house.cli(&["daemon", "stop", "--grace", "0"]).code,
-                0,
-                "after {example}"
-            );
+            let stopped = house.cli(&["daemon", "stop", "--grace", "0"]);
+            assert_eq!(stopped.code, 0, "after {example}: {stopped:?}");
         }
     });
 }

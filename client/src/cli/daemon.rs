@@ -285,7 +285,8 @@ async fn end(args: Stop) -> Result<i32, Failure> {
     };
     let scope = SessionArg::default().scope()?;
     // Afterwards there is nobody to ask.
-    let labels = Labels::of(&scope, &labels::sessions(&client).await?);
+    let sessions = labels::sessions(&client).await.unwrap_or_default();
+    let labels = Labels::of(&scope, &sessions);
     let params = StopSupervisor {
         grace_ms: args.grace,
     };

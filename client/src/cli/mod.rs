@@ -12,7 +12,6 @@ mod interrupts;
 mod labels;
 mod live;
 mod ls;
-#[cfg(test)]
 mod man;
 mod nearest;
 mod number;
