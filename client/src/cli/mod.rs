@@ -16,6 +16,7 @@ mod man;
 mod nearest;
 mod number;
 mod output;
+mod pattern;
 mod read;
 mod request;
 mod rm;
