@@ -241,6 +241,91 @@ fn a_reader_that_has_enough_ends_the_command_quietly() {
     });
 }
 
+/// A closed pipe ends each command that prints with 0 and without a word.
+#[test]
+fn a_reader_that_is_gone_is_no_error_of_any_command() {
+    in_house(async |house| {
+        let start = format!("ostler start --name web -- {} out 200000 , sleep", puppet());
+        house.shell(&start);
+        house.cli(&["wait", "web", "--for", "quiet=50ms"]);
+        for command in [
+            "ls",
+            "ls -q",
+            "ls --json",
+            "show web",
+            "show web --json",
+            "read web",
+            "read web --json",
+            "read web --match 0",
+            "tail web",
+            "tail web --json",
+            "wait web --for quiet=1ms --json",
+            "session ls",
+            "session open",
+            "daemon status",
+            "daemon logs",
+            "completions bash",
+            "--help",
+            "--version",
+            "start -- true",
+            "run -- echo x",
+            "stop web",
+        ] {
+            let said = house.shell(&format!("(ostler {command}; echo code $? >&2) | :"));
+            assert_eq!(said.err, "code 0\n", "{command}");
+        }
+        let said = house.shell("(ostler tail web; echo code $? >&2) | head -n 1");
+        assert_eq!(
+            (said.out.lines().count(), said.err.as_str()),
+            (1, "code 0\n")
+        );
+        // Nobody who hears the words: the code says it all the same.
+        let said = house.shell("(ostler show nope; echo code $? >&3) 3>&2 2>&1 | :");
+        assert_eq!(said.err, "code 125\n");
+    });
+}
+
+/// What says nothing but errors.
+#[test]
+fn quiet_commands_print_ids_or_nothing() {
+    in_empty_house(async |house| {
+        let silent = |args: &[&str]| {
+            let said = house.cli(args);
+            assert_eq!(
+                (said.code, said.out.as_str(), said.err.as_str()),
+                (0, "", ""),
+                "{args:?}"
+            );
+        };
+        silent(&["daemon", "start", "-q"]);
+        assert_eq!(house.cli(&["session", "open", "n", "-q"]).out, "n\n");
+        assert_eq!(
+            house.cli(&["start", "-q", "--", puppet(), "exit", "3"]).out,
+            "t1\n"
+        );
+        let waited = house.cli(&["wait", "-q", "t1"]);
+        assert_eq!((waited.code, waited.err.as_str()), (3, ""));
+        let over = house.cli(&["wait", "-q", "t1", "--for", "text=never"]);
+        assert_eq!((over.code, over.err.as_str()), (3, ""));
+        assert_eq!(
+            house.cli(&["start", "-q", "--", puppet(), "sleep"]).out,
+            "t2\n"
+        );
+        silent(&["stop", "-q", "t2"]);
+        silent(&["stop", "-q", "--all"]);
+        silent(&["rm", "-q", "t2", "nope"]);
+        silent(&["session", "close", "-q", "n"]);
+        silent(&["session", "close", "-q", "nope"]);
+        let said = house.cli(&["stop", "-q", "nope"]);
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (125, "error: no job nope in this session\nhint: ostler ls\n")
+        );
+        silent(&["daemon", "stop", "-q"]);
+        silent(&["daemon", "stop", "-q"]);
+    });
+}
+
 /// 086: keys at the terminal of the command that started it are not for the daemon.
 #[test]
 fn ctrl_c_in_the_terminal_that_started_it_ends_neither_daemon_nor_jobs() {

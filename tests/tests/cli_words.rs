@@ -374,6 +374,55 @@ fn sending_nothing_and_finding_nothing_are_told() {
     });
 }
 
+/// The supervisor's fields were told, `for.text`, and a drawing of three lines.
+#[test]
+fn a_wrong_pattern_is_told_with_its_flag_in_one_line() {
+    in_empty_house(async |house| {
+        for (args, flag) in [
+            (&["read", "t1", "--match", "("][..], "--match <RE>"),
+            (&["wait", "t1", "--for", "text=("], "--for <WHAT>"),
+        ] {
+            let said = house.cli(args);
+            assert_eq!(said.code, 2);
+            let first = said.err.lines().next().unwrap();
+            assert!(first.contains(flag), "{first}");
+            assert!(
+                first.ends_with(": is no regular expression: unclosed group"),
+                "{first}"
+            );
+        }
+    });
+}
+
+/// An error alone, of which nobody knew what next.
+#[test]
+fn what_is_not_found_is_told_with_where_it_was_looked_for() {
+    in_house(async |house| {
+        let said = house.cli(&["run", "--", "no-such-program-9"]);
+        assert_eq!(said.code, 127);
+        assert!(
+            said.err.ends_with("hint: it is in no folder of PATH\n"),
+            "{said:?}"
+        );
+        let said = house.cli(&["run", "--", "./nope"]);
+        assert_eq!(said.code, 127);
+        assert!(
+            said.err
+                .contains("hint: a path counts from the working directory, "),
+            "{said:?}"
+        );
+        let said = house.cli(&["show", "proc_"]);
+        let words = "error: proc_ may be any of 2 jobs\nhint: give more of it; whole ones: ostler ls --json\n";
+        assert_eq!((said.code, said.err.as_str()), (125, words));
+        let said = house.cli(&["session", "open", "a b"]);
+        assert!(
+            said.err
+                .starts_with("error: the session may not contain ' '"),
+            "{said:?}"
+        );
+    });
+}
+
 /// A job that was named by its id and by its name was told twice.
 #[test]
 fn a_job_that_is_named_twice_is_told_once() {

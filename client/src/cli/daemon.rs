@@ -32,9 +32,7 @@ const LOG_AGAIN: Duration = Duration::from_millis(200);
 /// The supervisor: start, status, stop, logs, run.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Starts the supervisor if none runs.
-    #[command(after_help = "Examples:\n  ostler daemon start")]
-    Start,
+    Start(Start),
     Status(Status),
     Stop(Stop),
     Logs(Logs),
@@ -47,6 +45,17 @@ pub(crate) enum Command {
     /// The supervisor, as the keeper starts it; its wire is descriptor 3.
     #[command(hide = true)]
     Supervise,
+}
+
+/// Starts the supervisor if none runs.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler daemon start")]
+pub(crate) struct Start {
+    /// Prints nothing but errors.
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 /// Says whether a supervisor runs, and what it is. 0 both times.
@@ -135,7 +144,7 @@ fn folders() -> Result<Folders, Failure> {
 
 pub(crate) async fn dispatch(command: Command) -> Result<i32, Failure> {
     match command {
-        Command::Start => start().await,
+        Command::Start(args) => start(&args).await,
         Command::Status(args) => status(args).await,
         Command::Stop(args) => end(args).await,
         Command::Logs(args) => logs(args).await,
@@ -145,13 +154,15 @@ pub(crate) async fn dispatch(command: Command) -> Result<i32, Failure> {
     }
 }
 
-async fn start() -> Result<i32, Failure> {
+async fn start(args: &Start) -> Result<i32, Failure> {
     let hello = scope::client(Mode::Start)?.hello().await?;
     note_version(&hello);
-    note(&format!(
-        "supervisor {} runs, pid {}",
-        hello.version, hello.pid
-    ));
+    if !args.quiet {
+        note(&format!(
+            "supervisor {} runs, pid {}",
+            hello.version, hello.pid
+        ));
+    }
     Ok(exit::DONE)
 }
 
@@ -274,7 +285,8 @@ async fn end(args: Stop) -> Result<i32, Failure> {
     };
     let scope = SessionArg::default().scope()?;
     // Afterwards there is nobody to ask.
-    let labels = Labels::of(&scope, &labels::sessions(&client).await?);
+    let sessions = labels::sessions(&client).await.unwrap_or_default();
+    let labels = Labels::of(&scope, &sessions);
     let params = StopSupervisor {
         grace_ms: args.grace,
     };

@@ -19,6 +19,9 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
+    /// Prints the id only, which is what it does anyway.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
     /// Prints the row as JSON.
     #[arg(long)]
     json: bool,

@@ -12,11 +12,11 @@ mod interrupts;
 mod labels;
 mod live;
 mod ls;
-#[cfg(test)]
 mod man;
 mod nearest;
 mod number;
 mod output;
+mod pattern;
 mod read;
 mod request;
 mod rm;

@@ -44,7 +44,13 @@ fn ambiguous(scope: &Scope, text: &str, refusal: Refusal) -> Failure {
         .collect();
     match session {
         Some(session) if !ids.is_empty() => Failure::not_unique(&session, &ids),
-        _ => refusal.into(),
+        _ => {
+            let failure = Failure::from(refusal);
+            match failure.hint {
+                Some(_) => failure,
+                None => failure.hint("give more of it; whole ones: ostler ls --json"),
+            }
+        }
     }
 }
 

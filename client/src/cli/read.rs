@@ -7,7 +7,7 @@ use ostler_proto::methods::{JobRead, Read};
 use super::failure::Failure;
 use super::output::{self, Out, Pour, note};
 use super::scope::{self, Named, Scope, SessionArg};
-use super::{completions, duration, nearest, number, words};
+use super::{completions, duration, nearest, number, pattern, words};
 use crate::exit;
 
 /// Prints one page of a job's output; without --since the newest one.
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
     wait: Option<u64>,
     /// Only lines that match this regular expression, each behind its offset.
-    #[arg(long = "match", value_name = "RE", allow_hyphen_values = true, conflicts_with_all = ["wait", "stdout", "stderr"])]
+    #[arg(long = "match", value_parser = pattern::pattern, value_name = "RE", allow_hyphen_values = true, conflicts_with_all = ["wait", "stdout", "stderr"])]
     pattern: Option<String>,
     /// Lines before and after each match.
     #[arg(short = 'C', long, value_name = "N", requires = "pattern", value_parser = number::context, allow_hyphen_values = true)]

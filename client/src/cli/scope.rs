@@ -62,7 +62,7 @@ impl SessionArg {
     pub(crate) fn scope(&self) -> Result<Scope, Failure> {
         let variable = std::env::var_os(SESSION_VARIABLE).filter(|v| !v.is_empty());
         let explicit = match (&self.session, variable) {
-            (Some(session), _) => Some(check(session, "--session")?),
+            (Some(session), _) => Some(check(session, "the session")?),
             (None, Some(session)) => Some(check(&text(session)?, SESSION_VARIABLE)?),
             (None, None) => None,
         };

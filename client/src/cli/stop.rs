@@ -81,7 +81,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         out.flush()?;
     } else if !args.quiet {
         let rows = summary.jobs.iter().map(|r| &r.row);
-        print(&summary, &Labels::for_rows(&client, &scope, rows).await?)?;
+        // What was done is told also where the supervisor has gone meanwhile.
+        let labels = Labels::for_rows(&client, &scope, rows).await;
+        print(&summary, &labels.unwrap_or_default())?;
         if summary.jobs.is_empty() && failures.is_empty() {
             note(&format!("nothing to stop {}", place(&args, &scope)));
         }

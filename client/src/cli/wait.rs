@@ -12,7 +12,7 @@ use super::interrupts::Interrupts;
 use super::live::{self, Watched};
 use super::output::{Out, note};
 use super::scope::{self, Group, Scope, SessionArg};
-use super::{completions, duration, nearest, number, words};
+use super::{completions, duration, nearest, number, pattern, words};
 use crate::exit;
 
 /// Waits for jobs to end, or for one of their ports, a text or quiet.
@@ -55,8 +55,7 @@ pub(crate) struct Args {
 fn what(text: &str) -> Result<For, String> {
     match text.split_once('=') {
         None if text == "exit" => Ok(For::Exit),
-        Some(("text", "")) => Err("text= needs a regular expression".into()),
-        Some(("text", pattern)) => Ok(For::Text(pattern.to_owned())),
+        Some(("text", text)) => Ok(For::Text(pattern::pattern(text)?)),
         Some(("port", port)) => match port.parse() {
             Ok(0) | Err(_) => Err("a port is a number from 1 to 65535".into()),
             Ok(port) => Ok(For::Port(port)),
@@ -288,6 +287,7 @@ mod tests {
             "port=65536",
             "port=x",
             "text=",
+            "text=(",
             "quiet=0",
             "port",
         ] {

@@ -262,10 +262,23 @@ pub(crate) fn never_ran(row: &Row) -> Failure {
         hint: if shell_line {
             Some("a shell line needs -c".into())
         } else {
-            error.hint.clone()
+            error.hint.clone().or_else(|| not_found(row))
         },
         ..Failure::ours(what)
     }
+}
+
+/// Returns where a program was looked for that is not there.
+fn not_found(row: &Row) -> Option<String> {
+    let error = row.spawn_error.as_ref()?;
+    if error.step != "exec" || error.errno != libc::ENOENT {
+        return None;
+    }
+    Some(if row.executable.contains('/') {
+        format!("a path counts from the working directory, {}", row.cwd)
+    } else {
+        "it is in no folder of PATH".into()
+    })
 }
 
 #[cfg(test)]
@@ -335,6 +348,16 @@ mod tests {
         assert_eq!(failure.what, "no program \"npm run dev\"");
         assert_eq!(failure.hint.as_deref(), Some("a shell line needs -c"));
         assert_eq!(failure.code, 127);
+        row.executable = "nmp".into();
+        let hint = never_ran(&row).hint;
+        assert_eq!(hint.as_deref(), Some("it is in no folder of PATH"));
+        row.executable = "./server".into();
+        row.cwd = "/srv".into();
+        let hint = never_ran(&row).hint;
+        assert_eq!(
+            hint.as_deref(),
+            Some("a path counts from the working directory, /srv")
+        );
     }
 
     #[test]
