@@ -714,7 +714,7 @@ fn a_followed_log_is_whole_and_ends_with_its_job() {
                 .await
                 .unwrap()
             {
-                Event::Started(_) => panic!("a tail starts nothing"),
+                Event::Started(_) | Event::Happened(_) => panic!("a tail starts nothing"),
                 Event::Page(page) => {
                     assert_eq!((page.lost, page.from), (0, got.len() as u64));
                     got.extend(bytes_of(&page));
@@ -750,7 +750,7 @@ fn a_tail_without_follow_ends_at_what_is_there_now() {
             {
                 Event::Page(page) => text += &page.text.unwrap(),
                 Event::End(end) => break end,
-                Event::Started(_) => panic!("a tail starts nothing"),
+                Event::Started(_) | Event::Happened(_) => panic!("a tail starts nothing"),
             }
         };
         assert_eq!((text.len(), end.next), (102, 102));
@@ -784,7 +784,7 @@ fn a_streamed_run_tells_its_start_then_its_pages_then_its_result() {
             {
                 Event::Page(page) => text += &page.text.unwrap(),
                 Event::End(result) => break result,
-                Event::Started(_) => panic!("it started twice"),
+                Event::Started(_) | Event::Happened(_) => panic!("it started twice"),
             }
         };
         assert_eq!((result.row.exit_code, text.len()), (Some(7), 8));

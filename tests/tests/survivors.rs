@@ -256,7 +256,7 @@ fn a_member_that_became_another_users_is_named_and_not_taken_for_gone() {
         assert!(process::lives(pid));
         assert_it_keeps_its_place(&desk, &row).await;
         let said = house.cli(&["stop", "--session", "narrow", &row.id]);
-        let words = format!("t1  not ended: pid {pid} (puppet) does not react, not permitted\n");
+        let words = format!("t1  not ended: pid {pid} (puppet) may not be signalled by you\n");
         assert_eq!((said.code, said.out, said.err), (125, words, String::new()));
         house.open(&fifo).await;
         assert_it_ends(&desk, &row).await;

@@ -75,6 +75,7 @@ async fn stream(
             Event::Started(row) => {
                 told.send_replace(Some(*row));
             }
+            Event::Happened(_) => {}
             Event::Page(page) if silent => drop(page),
             Event::Page(page) => pour(&page, &out, &err).await?,
             Event::End(result) => return Ok(*result),

@@ -229,6 +229,10 @@ mod tests {
                 agents: 16,
             },
             opened_at: 0,
+            parent: None,
+            lease_ms: None,
+            lease_left_ms: None,
+            lapsed_at: None,
         }
     }
 

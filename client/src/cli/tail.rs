@@ -101,7 +101,7 @@ async fn pour(mut stream: Stream<JobTail>, json: bool) -> Result<TailEnd, Stoppe
     let pour = Pour::stdout();
     loop {
         match stream.next().await.map_err(Stopped::Asking)? {
-            Event::Started(_) => {}
+            Event::Started(_) | Event::Happened(_) => {}
             Event::Page(page) if json => {
                 let mut out = Out::new();
                 out.json(&page)?;
