@@ -63,12 +63,17 @@ pub(crate) fn run(folders: Folders) -> ExitCode {
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 4));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
-        // Spill writers, scans and looks at ports; idle ones end by themselves.
+        // Spill writers, scans and looks at ports.
         .max_blocking_threads(32)
+        // Kept once they are there, the first one from the beginning: where no process may be made, the runtime gives
+        // work to a thread that it has and panics when it has none. A full process table is the very moment at which
+        // a tree must be ended.
+        .thread_keep_alive(Duration::MAX)
         .thread_stack_size(512 * 1024)
         .enable_all()
         .build();
     let served = runtime.and_then(|runtime| {
+        runtime.spawn_blocking(|| ());
         // On a worker: a main thread that is woken for each of its events would cost a switch each time.
         let served = runtime.block_on(async {
             tokio::spawn(serve(folders))

@@ -89,8 +89,30 @@ impl Desk {
     /// Starts the puppet, waits for the line that it says when it is set up, and returns the row.
     pub async fn ready(&self, start: Start) -> Row {
         let row = self.start(start).await;
-        self.said(&row.id, "^ready$").await;
+        self.printed(&row.id, "ready").await;
         row
+    }
+
+    /// Waits until this line is in the log, whoever of the tree prints it: a wait for text ends with the main process,
+    /// and what that has left behind may speak later.
+    pub async fn printed(&self, id: &str, line: &str) {
+        let reading = async {
+            let (mut cursor, mut text) = (0, String::new());
+            while !text.contains(&format!("{line}\n")) {
+                let read = Read {
+                    id: id.into(),
+                    since: Some(cursor),
+                    wait_ms: Some(1000),
+                    ..Read::default()
+                };
+                let page = self.must::<JobRead>(read).await;
+                // A line may have come in pieces; what is before it is of no interest.
+                text.drain(..text.rfind('\n').map_or(0, |at| at + 1));
+                text += page.text.as_deref().unwrap_or_default();
+                cursor = page.next;
+            }
+        };
+        within(PATIENCE, &format!("{line:?} of {id}"), reading).await;
     }
 
     /// Waits until a job has printed a line that matches, and returns the line.

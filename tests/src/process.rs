@@ -134,6 +134,27 @@ pub fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
+/// Lets a process make neither children nor threads from now on. The superuser's are not bound by that.
+///
+/// # Panics
+/// It is not ours.
+pub fn forbid_children(pid: u32) {
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: one valid limit, and the old one is not asked for.
+    let done = unsafe {
+        libc::prlimit(
+            pid as i32,
+            libc::RLIMIT_NPROC,
+            &raw const none,
+            std::ptr::null_mut(),
+        )
+    };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+}
+
 /// Resident memory in bytes.
 pub fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

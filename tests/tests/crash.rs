@@ -71,7 +71,7 @@ async fn kills_under_load(house: &House, kills: usize) {
     let mut jobs = Vec::new();
     for n in 0..40 {
         // Pieces that never fall on a border of anything.
-        let steps = format!("until {over} {} 3 , exit {n}", 4099 + n);
+        let steps = format!("until {over} {} 10 , exit {n}", 4099 + n);
         jobs.push((n, desk.start(script(&steps)).await.id));
     }
     for kill in 0..kills {
@@ -162,6 +162,34 @@ fn an_ordinary_user_loses_nothing_either() {
             (0, 0),
             "{receipt:?}"
         );
+    });
+}
+
+/// A chain of processes fills the table, or the user's share of it; then of all times it must be ended.
+#[test]
+fn a_supervisor_that_may_make_no_thread_still_stops_and_spills() {
+    if !ostler_tests::house::as_ordinary_user(
+        "a_supervisor_that_may_make_no_thread_still_stops_and_spills",
+    ) {
+        return;
+    }
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk
+            .ready(script("fork [ ignore TERM , say ready , sleep ] , sleep"))
+            .await;
+        // The new one has not had any work yet for which it would have made a thread.
+        house.kill_supervisor().await;
+        process::forbid_children(house.info().await.hello.pid);
+        let long = desk.run(script("out 3000000 , exit 4")).await.row;
+        assert_eq!((long.exit_code, long.output.lost), (Some(4), 0), "{long:?}");
+        let receipt = desk.stop(&row.id, 100).await;
+        assert_eq!(
+            (receipt.row.tree.left, receipt.ended),
+            (0, 2),
+            "{receipt:?}"
+        );
+        assert!(receipt.survivors.is_empty(), "{receipt:?}");
     });
 }
 

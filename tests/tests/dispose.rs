@@ -25,8 +25,7 @@ async fn hostile_trees(desk: &Desk) {
         "out 600000 , say , say ready , sleep",
         "leavemain , say ready , sleep",
     ] {
-        let row = desk.start(script(steps)).await;
-        desk.said(&row.id, "^ready$").await;
+        desk.ready(script(steps)).await;
     }
     let bare = [
         "env",
@@ -44,8 +43,7 @@ async fn hostile_trees(desk: &Desk) {
         "sleep",
         "]",
     ];
-    let row = desk.start(command(bare)).await;
-    desk.said(&row.id, "^ready$").await;
+    desk.ready(command(bare)).await;
     let row = desk.start(script("renew 3 , say ready , exit 0")).await;
     desk.wait(&row.id).await;
 }
@@ -69,7 +67,10 @@ fn a_stop_of_the_supervisor_is_answered_when_every_job_is_gone() {
             .filter(|p| house.marks().job_of(**p) != Some(house_job))
             .collect();
         let lines: Vec<_> = jobs.iter().map(|p| process::describe(**p)).collect();
-        assert!(jobs.is_empty(), "answered while these live: {lines:#?}");
+        assert!(
+            jobs.is_empty(),
+            "answered while these live: {lines:#?}\n{summary:#?}"
+        );
         assert!(summary.jobs.len() >= 7, "{}", summary.jobs.len());
         assert!(summary.jobs.iter().all(|r| r.survivors.is_empty()));
         drop(desk);
@@ -154,7 +155,7 @@ fn a_child_whose_keeper_died_before_it_was_marked_runs_nothing() {
         };
         let catching = async {
             loop {
-                if let Some(child) = unmarked_child(house, keeper.pid, supervisor.pid) {
+                if let Some(child) = unmarked_child(house, &keeper, supervisor.pid) {
                     return child;
                 }
                 tokio::task::yield_now().await;
@@ -172,22 +173,27 @@ fn a_child_whose_keeper_died_before_it_was_marked_runs_nothing() {
     });
 }
 
-/// Stops a child of the keeper that does not carry a job's cookie yet.
-fn unmarked_child(house: &House, keeper: u32, supervisor: u32) -> Option<Process> {
+/// Stops a child of the keeper that does not carry a job's cookie yet, but has descriptors of its own: while it shares
+/// the keeper's, the wire stays open and the supervisor does not see the keeper's end.
+fn unmarked_child(house: &House, keeper: &Process, supervisor: u32) -> Option<Process> {
     let unmarked = |pid: u32| {
         let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
         pid != supervisor && house.marks().job_of(pid) == Some(house_job)
     };
-    let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+    let list = format!("/proc/{0}/task/{0}/children", keeper.pid);
+    let children = std::fs::read_to_string(list);
     let children = children.expect("the keeper lives");
     let pids = children
         .split_whitespace()
         .map(|p| p.parse().expect("a number"));
     let child = Process::of(pids.filter(|pid| unmarked(*pid)).last()?)?;
     child.freeze();
-    if process::lives(child.pid) && unmarked(child.pid) {
+    keeper.freeze();
+    let shares = process::descriptors(child.pid) == process::descriptors(keeper.pid);
+    if process::lives(child.pid) && unmarked(child.pid) && !shares {
         return Some(child);
     }
+    keeper.signal(libc::SIGCONT);
     child.signal(libc::SIGCONT);
     None
 }

@@ -236,15 +236,21 @@ impl Running {
     }
 }
 
+/// As in the product, from the folder. With one number for all, a keeper took that of another test for a living house
+/// without a folder, woke it, waited for it in vain and gave up.
+fn instance_of(dir: &Path) -> u32 {
+    ostler_supervisor::tree::instance_here(dir).expect("proc is mounted")
+}
+
 impl Stage {
-    fn command(dir: &Path, instance: u32, words: &[&str]) -> Command {
+    fn command(dir: &Path, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stagehand"));
         command
             .arg("keep")
             .arg(dir.join("ostler.sock"))
             .arg(dir.join("house.lock"))
             .arg(dir)
-            .arg(instance.to_string())
+            .arg(instance_of(dir).to_string())
             .arg(dir.join("control"))
             .args(words)
             .stdin(Stdio::null())
@@ -256,7 +262,7 @@ impl Stage {
     fn raised(words: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         let control = UnixListener::bind(dir.path().join("control")).unwrap();
-        let command = Self::command(dir.path(), 4711, words);
+        let command = Self::command(dir.path(), words);
         Self::open(dir, control, command)
     }
 
@@ -304,6 +310,10 @@ impl Stage {
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    fn instance(&self) -> u64 {
+        instance_of(self.dir.path()).into()
     }
 
     fn keeper_pid(&self) -> i32 {
@@ -400,7 +410,7 @@ fn hello_brings_everything_a_supervisor_needs() {
     let hello = stage.part().expect(Op::Hello, 0);
     let welcome = Welcome::decode(&hello.payload).unwrap();
     assert!(!hello.truncated);
-    assert_eq!(hello.frame.args[..4], [1, 0, 1, 4711]);
+    assert_eq!(hello.frame.args[..4], [1, 0, 1, stage.instance()]);
     assert_eq!((welcome.oldest, welcome.newest), (1, 1));
     assert!(hello.files.len() >= 7 && hello.files.len() % 2 == 1);
     let socket = std::fs::metadata(stage.path("ostler.sock")).unwrap();
@@ -439,7 +449,7 @@ fn arguments_environment_folder_umask_and_limits_are_exactly_those_asked_for() {
 fn a_job_gets_back_the_umask_and_the_soft_limits_the_keeper_had_before() {
     let dir = TempDir::new().unwrap();
     let control = UnixListener::bind(dir.path().join("control")).unwrap();
-    let keeper = Stage::command(dir.path(), 1, &[]);
+    let keeper = Stage::command(dir.path(), &[]);
     let mut command = Command::new("/bin/sh");
     command
         .args([
@@ -513,6 +523,7 @@ fn signals_are_clean_in_a_job_whatever_the_keeper_was_started_with() {
 #[test]
 fn a_job_has_its_own_session_its_cookie_and_a_higher_oom_score() {
     let mut stage = Stage::new();
+    let instance = stage.instance();
     let part = stage.part();
     let script = "cat /proc/$$/oom_score_adj; cut -d' ' -f5,6 /proc/$$/stat; \
                   grep realtime.timeout /proc/$$/limits; echo $$";
@@ -522,7 +533,7 @@ fn a_job_has_its_own_session_its_cookie_and_a_higher_oom_score() {
     let higher = ours.trim().parse::<i32>().unwrap() + 100;
     assert_eq!(lines[0], higher.min(1000).to_string());
     assert_eq!(lines[1], format!("{0} {0}", lines[3]));
-    let number = 4711u64 << 30 | 5;
+    let number = instance << 30 | 5;
     let words: Vec<_> = lines[2].split_whitespace().collect();
     assert_eq!(words[3], ((1u64 << 61) + number).to_string());
     assert_eq!(words[4], ((1u64 << 62) + number).to_string());
@@ -1063,9 +1074,7 @@ fn a_supervisor_that_reads_nothing_never_holds_up_the_keeper() {
 #[test]
 fn a_second_keeper_on_the_same_lock_says_who_has_it_and_goes() {
     let stage = Stage::new();
-    let second = Stage::command(stage.dir.path(), 4711, &[])
-        .output()
-        .unwrap();
+    let second = Stage::command(stage.dir.path(), &[]).output().unwrap();
     assert!(!second.status.success());
     let line = String::from_utf8(second.stdout).unwrap();
     let expected = format!("failed: house.lock is held by pid {}\n", stage.keeper_pid());
@@ -1080,16 +1089,14 @@ fn a_stale_socket_is_replaced_and_another_file_is_not() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(UnixStream::connect(&path).is_err());
     let control = UnixListener::bind(dir.path().join("control")).unwrap();
-    let command = Stage::command(dir.path(), 4711, &[]);
+    let command = Stage::command(dir.path(), &[]);
     let mut stage = Stage::open(dir, control, command);
     assert!(UnixStream::connect(&path).is_ok());
     assert!(stage.leave(wire::LEAVE_IDLE).success());
     // The supervisor's duplicate of the lock came with the wire, and goes with it.
     stage.part = None;
     std::fs::write(&path, "precious").unwrap();
-    let refused = Stage::command(stage.dir.path(), 4711, &[])
-        .output()
-        .unwrap();
+    let refused = Stage::command(stage.dir.path(), &[]).output().unwrap();
     let line = String::from_utf8(refused.stdout).unwrap();
     assert!(line.ends_with("exists and is no socket\n"), "{line}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
@@ -1100,7 +1107,7 @@ fn a_socket_path_that_is_too_long_is_a_clear_reason() {
     let dir = TempDir::new().unwrap();
     let long = dir.path().join("x".repeat(100));
     std::fs::create_dir(&long).unwrap();
-    let refused = Stage::command(&long, 4711, &[]).output().unwrap();
+    let refused = Stage::command(&long, &[]).output().unwrap();
     let line = String::from_utf8(refused.stdout).unwrap();
     assert!(line.starts_with("failed: the socket path is ") && line.contains("at most 107"));
 }
@@ -1140,7 +1147,7 @@ fn a_foreign_socket_in_our_place_is_not_removed_at_the_end() {
 fn a_keeper_in_the_background_stands_apart_from_its_starter() {
     let dir = TempDir::new().unwrap();
     let control = UnixListener::bind(dir.path().join("control")).unwrap();
-    let command = Stage::command(dir.path(), 4711, &["background"]);
+    let command = Stage::command(dir.path(), &["background"]);
     let mut stage = Stage::open(dir, control, command);
     stage.be_ready();
     // The process that was started is gone, and nobody holds its pipe any more.
@@ -1249,7 +1256,7 @@ fn forgotten_jobs_leave_no_descriptor_in_the_keeper() {
 fn a_start_for_which_descriptors_are_lacking_is_refused_before_anything_is_made() {
     let dir = TempDir::new().unwrap();
     let control = UnixListener::bind(dir.path().join("control")).unwrap();
-    let mut command = Stage::command(dir.path(), 4711, &[]);
+    let mut command = Stage::command(dir.path(), &[]);
     limit_child(&mut command, libc::RLIMIT_NOFILE, 200, 200);
     let mut stage = Stage::open(dir, control, command);
     stage.be_ready();
@@ -1298,14 +1305,15 @@ fn a_house_inside_another_leaves_the_outer_cookie_alone() {
     let outer = (1u64 << 62) + (99 << 30 | 3);
     let dir = TempDir::new().unwrap();
     let control = UnixListener::bind(dir.path().join("control")).unwrap();
-    let mut command = Stage::command(dir.path(), 4711, &[]);
+    let mut command = Stage::command(dir.path(), &[]);
     limit_child(&mut command, libc::RLIMIT_RTTIME, outer, outer);
     let mut stage = Stage::open(dir, control, command);
+    let instance = stage.instance();
     let part = stage.part();
     assert_eq!(part.expect(Op::Hello, 0).frame.args[2], 2);
     let text = part.output(5, &shell("grep realtime.timeout /proc/$$/limits"));
     let words: Vec<_> = text.split_whitespace().collect();
-    let inner = (1u64 << 61) + (4711 << 30 | 5);
+    let inner = (1u64 << 61) + (instance << 30 | 5);
     assert_eq!(words[3..5], [inner.to_string(), outer.to_string()]);
     part.start(6, &shell("setsid env -i sleep 1000 & exit 0"));
     assert_eq!(part.expect(Op::Ended, 6).frame.args[4], 1);
@@ -1402,14 +1410,13 @@ fn a_fork_loop_that_ignores_everything_is_ended_with_the_house() {
     assert!(wait_readable(running.out.as_ref().unwrap()));
     drop(running.out);
     let begun = Instant::now();
+    let number = stage.instance() << 30 | 777;
     assert!(stage.leave(wire::LEAVE_DISPOSE).success());
     assert!(begun.elapsed() < LIMIT);
-    until("no process carries the cookie", || {
-        carriers(4711 << 30 | 777) == 0
-    });
+    until("no process carries the cookie", || carriers(number) == 0);
 }
 
-/// Living processes with this number in their cookie; no other test uses the same job.
+/// Living processes with this number in their cookie.
 fn carriers(number: u64) -> usize {
     let cookie = ((1u64 << 61) + number).to_string();
     std::fs::read_dir("/proc")
@@ -1423,7 +1430,7 @@ fn carriers(number: u64) -> usize {
 fn as_the_first_process_of_a_namespace_it_reaps_and_obeys_term() {
     let dir = TempDir::new().unwrap();
     let control = UnixListener::bind(dir.path().join("control")).unwrap();
-    let keeper = Stage::command(dir.path(), 4711, &[]);
+    let keeper = Stage::command(dir.path(), &[]);
     let mut command = Command::new("unshare");
     command
         .args(["-Urpf", "--mount-proc"])

@@ -115,15 +115,17 @@ fn as_the_first_process_of_a_container_it_leaves_no_zombies() {
         }
         assert_eq!(said.trim(), "ready", "{}", house.log());
         let desk = house.desk();
-        for n in 0..300 {
-            let row = desk
-                .run(script(&format!(
-                    "fork [ orphan [ nap 5 ] , nap 5 ] , exit {}",
-                    n % 9
-                )))
-                .await
-                .row;
-            assert_eq!(row.exit_code, Some(n % 9));
+        for _ in 0..30 {
+            let batch: Vec<_> = (0..10)
+                .map(|n| {
+                    let desk = desk.clone();
+                    let steps = format!("fork [ orphan [ nap 5 ] , nap 5 ] , exit {n}");
+                    tokio::spawn(async move { desk.run(script(&steps)).await.row.exit_code })
+                })
+                .collect();
+            for (n, code) in (0..).zip(batch) {
+                assert_eq!(code.await.unwrap(), Some(n));
+            }
         }
         let first = process::all()
             .into_iter()

@@ -17,16 +17,17 @@ fn a_start_does_not_wait_for_the_command() {
     in_house(async |house| {
         let desk = house.desk();
         desk.run(command(["true"])).await;
-        let begun = Instant::now();
-        let row = desk.start(script("sleep")).await;
-        assert!(
-            begun.elapsed() < Duration::from_millis(150),
-            "{:?}",
-            begun.elapsed()
-        );
-        assert_eq!(row.state, State::Running);
-        assert_eq!(row.outcome, None);
-        assert!(row.pid.is_some_and(ostler_tests::process::lives));
+        // A wait that is part of a start shows in each of them; a busy machine does not.
+        let mut quickest = Duration::MAX;
+        for _ in 0..5 {
+            let begun = Instant::now();
+            let row = desk.start(script("sleep")).await;
+            quickest = quickest.min(begun.elapsed());
+            assert_eq!(row.state, State::Running);
+            assert_eq!(row.outcome, None);
+            assert!(row.pid.is_some_and(ostler_tests::process::lives));
+        }
+        assert!(quickest < Duration::from_millis(150), "{quickest:?}");
     });
 }
 

@@ -199,7 +199,9 @@ fn receive_packet(wire: BorrowedFd<'_>, message: &mut libc::msghdr) -> io::Resul
         match check(got as libc::c_long) {
             Ok(length) => return Ok(length as usize),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
+            // Said once when the other side went without having read all of ours. What it had sent before is still
+            // there: a farewell that is not read looks like a crash.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
             Err(error) => return Err(error),
         }
     }
@@ -255,6 +257,21 @@ mod tests {
         assert_eq!(got.payload, payload);
         assert_eq!((got.frame.job, got.frame.args), (5, [1, 2, 3, 4, 5]));
         assert_eq!((got.files.len(), got.truncated), (1, false));
+    }
+
+    #[test]
+    fn the_last_words_of_one_who_had_not_read_everything_are_heard() {
+        let (ours, theirs) = kernel::packet_pair().expect("a socket pair");
+        let unread = Frame::new(Op::MemberEnded, 1, [0; 5]);
+        send(ours.as_fd(), unread, &[], &[]).expect("room in the queue");
+        let farewell = Frame::new(Op::Leave, 0, [1, 0, 0, 0, 0]);
+        send(theirs.as_fd(), farewell, &[], &[]).expect("room in the queue");
+        drop(theirs);
+        let mut inbox = Inbox::default();
+        let heard = inbox.receive(ours.as_fd()).expect("a message");
+        assert_eq!(heard.map(|heard| heard.frame), Some(farewell));
+        let end = inbox.receive(ours.as_fd()).expect("the end");
+        assert!(end.is_none());
     }
 
     #[test]
