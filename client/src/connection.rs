@@ -431,11 +431,13 @@ struct Note {
     value: Told,
 }
 
-/// What of a progress value is known here; events of a newer supervisor are neither.
+/// What of a progress value is known here; what a newer supervisor tells besides is skipped.
 #[derive(Deserialize)]
 struct Told {
     started: Option<Box<Row>>,
     page: Option<Page>,
+    /// Read later: one of a kind that is not known here is no fault.
+    event: Option<Box<RawValue>>,
 }
 
 async fn progress(params: Option<&RawValue>, table: &Mutex<Table>) -> Result<(), Error> {
@@ -447,12 +449,15 @@ async fn progress(params: Option<&RawValue>, table: &Mutex<Table>) -> Result<(),
         .as_i64()
         .and_then(|id| lock(table).waiting.get(&id).and_then(|w| w.pages.clone()));
     let Some(pages) = pages else { return Ok(()) };
+    let event = note.value.event;
+    let event = event.and_then(|raw| serde_json::from_str(raw.get()).ok());
     let told = note
         .value
         .started
         .map(Progress::Started)
         .into_iter()
-        .chain(note.value.page.map(Progress::Page));
+        .chain(note.value.page.map(Progress::Page))
+        .chain(event.map(Progress::Event));
     for one in told {
         // The receiver may have been dropped: the caller wants the answer only.
         let _ = pages.send(one).await;

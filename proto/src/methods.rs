@@ -365,7 +365,7 @@ pub struct Event {
     /// What.
     #[serde(rename = "type")]
     pub what: Happened,
-    /// The job at that moment; absent for `missed`.
+    /// The job at that moment; absent for `watching` and `missed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<Box<Row>>,
     /// `moved`: its name before, `SESSION/t1`.
@@ -380,6 +380,8 @@ pub struct Event {
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Happened {
+    /// The watch has begun, behind the event of this number: a list that is asked for now misses nothing. First.
+    Watching,
     /// It was accepted; there is no process yet.
     Starting,
     /// Its program runs.

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use ostler_supervisor::tree::cookie::HOUSE_JOB;
 use ostler_tests::process::{self, Marks, Process};
-use ostler_tests::{PATIENCE, in_empty_house, in_house, script, within};
+use ostler_tests::{PATIENCE, in_empty_house, in_house, rounds, script, within};
 
 /// 032.
 #[test]
@@ -149,5 +149,17 @@ fn as_the_first_process_of_a_container_it_leaves_no_zombies() {
         keeper.gone().await;
         container.wait().unwrap();
         house.assert_nothing_is_left();
+    });
+}
+
+/// A result once said, now and then, that a plain program had left a process.
+#[test]
+fn a_plain_program_leaves_nobody_in_its_result() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for _ in 0..rounds("OSTLER_PLAIN", 100) {
+            let result = desk.run(script("say x")).await;
+            assert_eq!(result.row.tree.left, 0);
+        }
     });
 }

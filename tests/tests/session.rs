@@ -1,7 +1,7 @@
 //! Promise: a session is the one owner of its jobs. It can get another name, hand its jobs on, be watched and be
 //! left; a stranger never learns that it is there.
 
-use ostler::Event;
+use ostler::follow::Event;
 use ostler_proto::job::{Outcome, State};
 use ostler_proto::methods::{
     AdoptSession, CloseSession, For, Happened, JobGet, JobList, JobRead, JobStart, JobStop, List,
@@ -407,19 +407,14 @@ fn events_come_in_order_and_before_those_who_wait() {
             Event::Happened(event) => *event,
             other => panic!("{other:?}"),
         };
-        // The watch is there when its first event comes: what other sessions do is not told.
-        let probe = house.desk_of(named("x"));
-        let first = loop {
-            other.start(script("exit 0")).await;
-            let start = probe.start(script("fork [ sleep ] , say up , sleep"));
-            let row = start.await;
-            let event = next().await;
-            if event.what == Happened::Starting {
-                assert_eq!(event.row.as_ref().unwrap().pid, None, "J3");
-                break (event, row);
-            }
-        };
-        let (starting, row) = first;
+        let begun = next().await;
+        assert_eq!((begun.what, begun.row), (Happened::Watching, None));
+        // What other sessions do is not told.
+        other.run(script("exit 0")).await;
+        let row = desk.start(script("fork [ sleep ] , say up , sleep")).await;
+        let starting = next().await;
+        assert_eq!(starting.what, Happened::Starting);
+        assert_eq!(starting.row.as_ref().unwrap().pid, None, "J3");
         assert_eq!(starting.row.unwrap().process_id, row.process_id);
         assert_eq!(next().await.what, Happened::Running);
         desk.said(&row.id, "^up$").await;
@@ -471,10 +466,12 @@ fn a_watch_ends_with_its_session_and_counts_what_it_missed() {
         // Nobody watched: these are not kept.
         desk.run(script("exit 0")).await;
         let mut events = desk.client.stream::<SessionWatch>(behind);
-        let first = within(PATIENCE, "an event", events.next()).await.unwrap();
-        let Event::Happened(first) = first else {
-            panic!("{first:?}")
+        let mut next = async || match within(PATIENCE, "an event", events.next()).await.unwrap() {
+            Event::Happened(event) => *event,
+            other => panic!("{other:?}"),
         };
+        assert_eq!(next().await.what, Happened::Watching);
+        let first = next().await;
         assert_eq!(first.what, Happened::Missed);
         assert_eq!(first.missed, Some(first.seq), "all from the first one on");
         desk.must::<SessionClose>(CloseSession::default()).await;

@@ -469,7 +469,10 @@ impl Living {
             spec,
             finished: Box::new(Finished::clone(&finished)),
         });
-        let left = if self.life.tree_empty || self.life.phase == Phase::Over {
+        // Where the keeper told of nobody besides the leader, the tree is empty, even if that event is still to be
+        // handled: a result once said that a plain `echo` had left a process.
+        let alone = self.told.ended.is_some_and(|e| e.strays == 0);
+        let left = if alone || self.life.tree_empty || self.life.phase == Phase::Over {
             0
         } else {
             self.left.max(1)

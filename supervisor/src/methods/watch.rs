@@ -49,6 +49,8 @@ impl Serve for SessionWatch {
 impl Watching {
     /// Tells until the session is closed, or handed to another one.
     async fn run(&mut self) -> Result<(), Gone> {
+        let begun = bare(Happened::Watching, self.seq, None);
+        self.send(begun).await?;
         loop {
             self.watcher.seen();
             while self.tell().await? {}
@@ -70,13 +72,7 @@ impl Watching {
             Next::Nothing => return Ok(false),
             Next::Missed { count, seq } => {
                 self.seq = seq;
-                Event {
-                    seq,
-                    what: Happened::Missed,
-                    row: None,
-                    from: None,
-                    missed: Some(count),
-                }
+                bare(Happened::Missed, seq, Some(count))
             }
             Next::Event(event) => {
                 self.seq = event.seq;
@@ -91,6 +87,15 @@ impl Watching {
             &Progress::Event(Box::new(event)),
         ));
         Ok(true)
+    }
+
+    async fn send(&self, event: Event) -> Result<(), Gone> {
+        let place = self.caller.outbox().reserve().await?;
+        place.send(&Notification::of(
+            &self.token,
+            &Progress::Event(Box::new(event)),
+        ));
+        Ok(())
     }
 
     fn concerns(&mut self, event: &Event) -> bool {
@@ -116,5 +121,16 @@ impl Watching {
         let registry = &self.caller.house().registry;
         let watched = self.session.as_deref();
         watched.is_some_and(|id| !(registry.has(id) && registry.sees(&self.caller.access(), id)))
+    }
+}
+
+/// An event of the stream itself.
+fn bare(what: Happened, seq: u64, missed: Option<u64>) -> Event {
+    Event {
+        seq,
+        what,
+        row: None,
+        from: None,
+        missed,
     }
 }

@@ -1,4 +1,7 @@
-//! `ostler session`: open, ls, close.
+//! `ostler session`: open, ls, close; renaming and adopting in [`moves`], events and notices in [`news`].
+
+mod moves;
+mod news;
 
 use std::path::Path;
 
@@ -7,11 +10,11 @@ use ostler::Mode;
 use ostler_proto::methods::{CloseSession, SessionClose, SessionList, SessionRow, SessionTable};
 use ostler_proto::methods::{Nothing, OpenSession};
 
-use super::failure::Failure;
-use super::labels::{self, Labels};
-use super::output::{Out, note};
-use super::scope::{self, SessionArg};
-use super::{ask_if_any, completions, duration, number, stop, table, words};
+use crate::cli::failure::Failure;
+use crate::cli::labels::{self, Labels};
+use crate::cli::output::{Out, note};
+use crate::cli::scope::{self, SessionArg};
+use crate::cli::{ask_if_any, completions, duration, number, stop, table, words};
 use crate::exit;
 
 /// Sessions: the owners of jobs.
@@ -19,6 +22,10 @@ use crate::exit;
 pub(crate) enum Command {
     Open(Open),
     Ls(Ls),
+    Rename(moves::Rename),
+    Adopt(moves::Adopt),
+    Watch(news::Watch),
+    Notices(news::ListNotices),
     Close(Close),
 }
 
@@ -90,6 +97,10 @@ pub(crate) async fn run(command: Command) -> Result<i32, Failure> {
     match command {
         Command::Open(args) => open(args).await,
         Command::Ls(args) => list(args).await,
+        Command::Rename(args) => moves::rename(args).await,
+        Command::Adopt(args) => moves::adopt(args).await,
+        Command::Watch(args) => news::watch(args).await,
+        Command::Notices(args) => news::notices(args).await,
         Command::Close(args) => close(args).await,
     }
 }
@@ -153,7 +164,7 @@ fn render(
     home: Option<&Path>,
     width: Option<usize>,
 ) -> String {
-    let rows: Vec<[String; 5]> = sessions
+    let rows: Vec<[String; 6]> = sessions
         .iter()
         .map(|row| {
             [
@@ -164,11 +175,25 @@ fn render(
                 row.jobs.to_string(),
                 row.finished.to_string(),
                 row.clients.to_string(),
+                lease(row),
             ]
         })
         .collect();
-    let headings = ["SESSION", "ROOT", "JOBS", "FINISHED", "CLIENTS"];
+    let headings = ["SESSION", "ROOT", "JOBS", "FINISHED", "CLIENTS", "LEASE"];
     table::render(&headings, &rows, width)
+}
+
+/// How long it goes on without a client.
+fn lease(row: &SessionRow) -> String {
+    if let Some(at) = row.lapsed_at {
+        let ago = crate::cli::ls::now().saturating_sub(at);
+        return format!("ended by lease {} ago", words::age(ago));
+    }
+    match (row.lease_left_ms, row.lease_ms) {
+        (Some(left), _) => format!("ends in {}", words::limit(left)),
+        (None, Some(ms)) => format!("{} without a client", words::limit(ms)),
+        (None, None) => "until closed".into(),
+    }
 }
 
 /// Returns a path with `~` for the home folder.
@@ -249,7 +274,7 @@ mod tests {
         let text = render(&all, &labels, Some(Path::new("/home/a")), None);
         assert_eq!(
             text,
-            "a\t~/app\t1\t2\t0\nb-1\t~/app\t1\t2\t0\nb-2\t~/app\t1\t2\t0\n"
+            "a\t~/app\t1\t2\t0\tuntil closed\nb-1\t~/app\t1\t2\t0\tuntil closed\nb-2\t~/app\t1\t2\t0\tuntil closed\n"
         );
     }
 }

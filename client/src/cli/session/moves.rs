@@ -1,0 +1,103 @@
+//! `ostler session rename` and `adopt`: jobs under another name, or with another owner.
+
+use ostler::Mode;
+use ostler_proto::methods::{
+    AdoptSession, MovedSession, RenameSession, SessionAdopt, SessionRename,
+};
+
+use crate::cli::completions;
+use crate::cli::failure::Failure;
+use crate::cli::output::Out;
+use crate::cli::scope::{self, SessionArg};
+use crate::exit;
+
+/// Gives a session another id. Onto one that exists, its jobs are adopted by that. Prints the new id.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler session rename claude-7k2 claude-9qd")]
+pub(crate) struct Rename {
+    /// Id, unique prefix or name.
+    #[arg(value_name = "SESSION", add = completions::sessions())]
+    session: String,
+    /// Its new id.
+    #[arg(value_name = "NEW")]
+    to: String,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Takes over all jobs of a session, which then is no more. Says their new ids; the old ones stay valid.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler session adopt claude-7k2
+  ostler session adopt claude-7k2 --into claude-9qd")]
+pub(crate) struct Adopt {
+    /// Id, unique prefix or name of the session whose jobs are taken.
+    #[arg(value_name = "SESSION", add = completions::sessions())]
+    session: String,
+    /// Who gets them [default: the session of this project].
+    #[arg(long, value_name = "SESSION", add = completions::sessions())]
+    into: Option<String>,
+    /// Prints the new ids only.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Prints the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn rename(args: Rename) -> Result<i32, Failure> {
+    let client = scope::client(Mode::Use)?;
+    let params = RenameSession {
+        session: Some(args.session),
+        to: args.to,
+    };
+    let moved = client.ask::<SessionRename>(params).await?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&moved)?;
+    } else {
+        out.line(&moved.session.id)?;
+    }
+    out.flush()?;
+    Ok(exit::DONE)
+}
+
+pub(super) async fn adopt(args: Adopt) -> Result<i32, Failure> {
+    let client = scope::client(Mode::Use)?;
+    let into = match args.into {
+        Some(into) => into,
+        // The session of a project need not exist yet: whoever adopts wants it to.
+        None => {
+            let scope = SessionArg::default().scope()?;
+            let open = scope.named(&client).await?;
+            client.open_session(open).await?.session.id
+        }
+    };
+    let params = AdoptSession {
+        session: args.session,
+        into: Some(into),
+    };
+    let moved = client.ask::<SessionAdopt>(params).await?;
+    tell(&moved, args.json, args.quiet)?;
+    Ok(exit::DONE)
+}
+
+fn tell(moved: &MovedSession, json: bool, quiet: bool) -> Result<(), Failure> {
+    let mut out = Out::new();
+    if json {
+        out.json(moved)?;
+        return out.flush();
+    }
+    for job in &moved.jobs {
+        if quiet {
+            out.line(&job.to)?;
+        } else {
+            out.line(&format!("{} is now {}", job.from, job.to))?;
+        }
+    }
+    out.flush()
+}
