@@ -111,9 +111,19 @@ fn to_its_end(example: &str) -> String {
         "ostler daemon run" => {
             "ostler daemon stop -q; ostler daemon run >out & until grep -q ready out; do :; done; ostler daemon stop -q; wait $!".into()
         }
-        "ostler daemon logs -f" => format!("timeout --preserve-status -s INT 0.5 {example}"),
+        // Until Ctrl-C.
+        _ if goes_on(example) => format!("timeout --preserve-status -s INT 0.5 {example}"),
+        "ostler session adopt claude-7k2 --into claude-9qd" => {
+            format!("ostler session open claude-9qd && {example}")
+        }
         _ => example.to_owned(),
     }
+}
+
+/// Ended by nothing but the person who typed it.
+fn goes_on(example: &str) -> bool {
+    let endless = ["ostler daemon logs -f", "ostler session watch"];
+    endless.iter().any(|e| example.starts_with(e))
 }
 
 /// The shell that an example is for, if it is not any.
@@ -148,7 +158,8 @@ fn every_example_of_the_help_works_as_it_stands() {
                 scene(house)
             };
             let said = bash(house, &to_its_end(&example).replace("5173", &port));
-            let code = if example == "ostler daemon logs -f" {
+            // Of a pipeline the code is that of its end.
+            let code = if goes_on(&example) && !example.contains('|') {
                 130
             } else {
                 0

@@ -62,10 +62,15 @@ impl Labels {
 
     /// Returns a job's id as it can be typed here: `t1`, or `claude-7k2/t3` for another session's.
     pub(crate) fn job(&self, row: &Row) -> String {
-        if self.own.as_ref() == Some(&row.session.id) {
-            row.id.clone()
+        self.id(&row.session, &row.id)
+    }
+
+    /// The same of a job of which only the id is known.
+    pub(crate) fn id(&self, session: &SessionRef, id: &str) -> String {
+        if self.own.as_ref() == Some(&session.id) {
+            id.to_owned()
         } else {
-            format!("{}/{}", self.session(&row.session), row.id)
+            format!("{}/{id}", self.session(session))
         }
     }
 }

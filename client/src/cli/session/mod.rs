@@ -35,7 +35,8 @@ pub(crate) enum Command {
 Examples:
   ostler session open
   ostler session open nightly
-  ostler session open claude-7k2 --commands 16")]
+  ostler session open claude-7k2 --commands 16
+  ostler session open claude-7k2 --keep")]
 pub(crate) struct Open {
     /// Id or name [default: the session of this project].
     #[arg(value_name = "NAME", add = completions::sessions())]
@@ -49,6 +50,12 @@ pub(crate) struct Open {
     /// Live sub-agents allowed.
     #[arg(long, value_name = "N", value_parser = number::quota, allow_hyphen_values = true)]
     agents: Option<u32>,
+    /// How long it outlives its last client; then its jobs are stopped.
+    #[arg(long, value_name = "TIME", value_parser = duration::time_limit, allow_hyphen_values = true)]
+    lease: Option<u64>,
+    /// No lease: it lasts until it is closed.
+    #[arg(long, conflicts_with = "lease")]
+    keep: bool,
     /// Prints the id only, which is what it does anyway.
     #[arg(short, long)]
     quiet: bool,
@@ -112,6 +119,8 @@ async fn open(args: Open) -> Result<i32, Failure> {
         commands: args.commands,
         shells: args.shells,
         agents: args.agents,
+        lease_ms: args.lease,
+        keep: args.keep,
         ..scope.named(&client).await?
     };
     let opened = client.open_session(open).await?;
@@ -190,7 +199,7 @@ fn lease(row: &SessionRow) -> String {
         return format!("ended by lease {} ago", words::age(ago));
     }
     match (row.lease_left_ms, row.lease_ms) {
-        (Some(left), _) => format!("ends in {}", words::limit(left)),
+        (Some(left), _) => format!("ends in {}", words::took(left)),
         (None, Some(ms)) => format!("{} without a client", words::limit(ms)),
         (None, None) => "until closed".into(),
     }
@@ -225,7 +234,10 @@ async fn close(args: Close) -> Result<i32, Failure> {
         stop::tell_survivors(&summary);
     } else if found.is_some() {
         stop::print(&summary, &Labels::of(&scope, &sessions))?;
-        note(&format!("closed {name}"));
+        // With survivors it stays, so that these can be seen and stopped.
+        if stop::code(&summary) == exit::DONE {
+            note(&format!("closed {name}"));
+        }
     } else {
         note(&format!("note: no session {name}; nothing to close"));
     }
@@ -259,6 +271,17 @@ mod tests {
             lease_left_ms: None,
             lapsed_at: None,
         }
+    }
+
+    #[test]
+    fn a_lease_says_when_it_ends() {
+        let mut row = session("a-1", "a");
+        row.lease_ms = Some(30_000);
+        assert_eq!(lease(&row), "30 s without a client");
+        row.lease_left_ms = Some(21_400);
+        assert_eq!(lease(&row), "ends in 21 s");
+        row.lapsed_at = Some(crate::cli::ls::now().saturating_sub(190_000));
+        assert_eq!(lease(&row), "ended by lease 3m ago");
     }
 
     #[test]

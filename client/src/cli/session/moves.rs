@@ -7,6 +7,7 @@ use ostler_proto::methods::{
 
 use crate::cli::completions;
 use crate::cli::failure::Failure;
+use crate::cli::labels::{self, Labels};
 use crate::cli::output::Out;
 use crate::cli::scope::{self, SessionArg};
 use crate::exit;
@@ -21,7 +22,7 @@ pub(crate) struct Rename {
     #[arg(value_name = "SESSION", add = completions::sessions())]
     session: String,
     /// Its new id.
-    #[arg(value_name = "NEW")]
+    #[arg(value_name = "NEW", add = completions::sessions())]
     to: String,
     /// Prints the answer as JSON.
     #[arg(long)]
@@ -82,21 +83,27 @@ pub(super) async fn adopt(args: Adopt) -> Result<i32, Failure> {
         into: Some(into),
     };
     let moved = client.ask::<SessionAdopt>(params).await?;
-    tell(&moved, args.json, args.quiet)?;
+    if args.json {
+        let mut out = Out::new();
+        out.json(&moved)?;
+        out.flush()?;
+        return Ok(exit::DONE);
+    }
+    let sessions = labels::sessions(&client).await.unwrap_or_default();
+    let scope = SessionArg::default().scope()?;
+    tell(&moved, &Labels::of(&scope, &sessions), args.quiet)?;
     Ok(exit::DONE)
 }
 
-fn tell(moved: &MovedSession, json: bool, quiet: bool) -> Result<(), Failure> {
+/// Prints the new ids as they can be typed here.
+fn tell(moved: &MovedSession, labels: &Labels, quiet: bool) -> Result<(), Failure> {
     let mut out = Out::new();
-    if json {
-        out.json(moved)?;
-        return out.flush();
-    }
     for job in &moved.jobs {
+        let to = labels.id(&moved.session, &job.to);
         if quiet {
-            out.line(&job.to)?;
+            out.line(&to)?;
         } else {
-            out.line(&format!("{} is now {}", job.from, job.to))?;
+            out.line(&format!("{} is now {to}", job.from))?;
         }
     }
     out.flush()

@@ -1,0 +1,127 @@
+//! Promise: the sessions of agents can be seen, named, taken over and left at the command line.
+
+use ostler_tests::{House, in_empty_house, in_house, puppet, redacted};
+
+fn start(house: &House, session: &str) {
+    let said = house.cli(&["start", "--session", session, "--", puppet(), "sleep"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+}
+
+/// Walk 5: an agent crashed, and a person goes on with its jobs.
+#[test]
+fn the_jobs_of_an_agent_are_adopted_with_their_new_ids() {
+    in_empty_house(async |house| {
+        assert_eq!(house.cli(&["start", "--", puppet(), "sleep"]).out, "t1\n");
+        start(house, "claude-7k2");
+        start(house, "claude-7k2");
+        let said = house.cli(&["session", "adopt", "claude-7k2"]);
+        assert_eq!((said.code, said.err.as_str()), (0, ""));
+        assert_eq!(
+            said.out,
+            "claude-7k2/t1 is now t2\nclaude-7k2/t2 is now t3\n"
+        );
+        assert_eq!(house.cli(&["ls", "-q", "--live"]).out.lines().count(), 3);
+        // The old name is still good for the new owner.
+        assert_eq!(house.cli(&["stop", "claude-7k2/t1"]).code, 0);
+        assert_eq!(house.cli(&["ls", "-q", "--live"]).out.lines().count(), 2);
+        let again = house.cli(&["session", "adopt", "nobody"]);
+        assert_eq!(again.code, 125);
+        assert!(
+            again.err.starts_with("error: no session nobody\nhint: "),
+            "{again:?}"
+        );
+    });
+}
+
+/// Whose project it is need not have started anything.
+#[test]
+fn a_project_without_a_session_gets_one_when_it_adopts() {
+    in_house(async |house| {
+        start(house, "agent");
+        let said = house.cli(&["session", "adopt", "agent"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "agent/t1 is now t1\n"));
+        start(house, "agent");
+        // Into one that is named, nothing is made by a slip.
+        let said = house.cli(&["session", "adopt", "agent", "--into", "nightyl"]);
+        assert_eq!(said.code, 125);
+        assert_eq!(house.cli(&["session", "ls"]).out.lines().count(), 2);
+        house.cli(&["session", "open", "nightly"]);
+        let said = house.cli(&["session", "adopt", "agent", "--into", "nightly"]);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, "agent/t1 is now nightly/t1\n")
+        );
+        let said = house.cli(&["session", "adopt", "nightly", "-q"]);
+        assert_eq!(
+            (said.code, said.out.as_str(), said.err.as_str()),
+            (0, "t2\n", "")
+        );
+    });
+}
+
+#[test]
+fn a_session_is_renamed_and_its_jobs_go_on_under_the_new_name() {
+    in_house(async |house| {
+        start(house, "claude-7k2");
+        let said = house.cli(&["session", "rename", "claude-7k2", "nightly"]);
+        assert_eq!(
+            (said.code, said.out.as_str(), said.err.as_str()),
+            (0, "nightly\n", "")
+        );
+        assert_eq!(house.cli(&["ls", "-q", "--session", "nightly"]).out, "t1\n");
+        let said = house.cli(&["session", "rename", "nightly", "a/b"]);
+        assert_eq!(said.code, 2);
+        let json = house
+            .cli(&["session", "rename", "nightly", "n2", "--json"])
+            .out;
+        let moved: serde_json::Value = serde_json::from_str(&json).expect("one JSON value");
+        assert_eq!(moved["session"]["id"], "n2");
+        assert_eq!(house.cli(&["stop", "n2/t1"]).code, 0);
+    });
+}
+
+#[test]
+fn a_lease_is_set_shown_and_taken_back() {
+    in_house(async |house| {
+        house.cli(&["session", "open", "n", "--lease", "30s"]);
+        let lease = || {
+            let table = redacted(&house.cli(&["session", "ls"]).out);
+            table.trim().rsplit('\t').next().unwrap().to_owned()
+        };
+        let shown = lease();
+        assert!(
+            shown.starts_with("ends in ") || shown == "30 s without a client",
+            "{shown}"
+        );
+        house.cli(&["session", "open", "n", "--keep"]);
+        assert_eq!(lease(), "until closed");
+        assert_eq!(
+            house
+                .cli(&["session", "open", "n", "--keep", "--lease", "1s"])
+                .code,
+            2
+        );
+    });
+}
+
+#[test]
+fn ends_are_listed_until_they_are_confirmed() {
+    in_house(async |house| {
+        house.cli(&["start", "--name", "build", "--", puppet(), "exit", "3"]);
+        house.cli(&["wait", "t1"]);
+        let mut said = house.cli(&["session", "notices"]);
+        said.out = redacted(&said.out);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, "1  t1 (build) exited with code 3: puppet exit 3\n")
+        );
+        assert_eq!(
+            redacted(&house.cli(&["session", "notices"]).out),
+            said.out,
+            "looking confirms nothing"
+        );
+        assert_eq!(house.cli(&["session", "notices", "--seen", "1"]).out, "");
+        assert_eq!(house.cli(&["session", "notices"]).out, "");
+        assert_eq!(house.cli(&["session", "notices", "nobody"]).code, 0);
+    });
+}
