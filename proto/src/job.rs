@@ -305,9 +305,26 @@ pub struct JobResult {
     pub stdout_truncated: bool,
     /// Not the whole text: the rest is in the log.
     pub stderr_truncated: bool,
+    /// The file that was executed, as it was then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<FileIdentity>,
     /// The run became a background job; it is not over.
     #[serde(default)]
     pub detached: bool,
+}
+
+/// What tells a file from another one of the same name, before or after.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct FileIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Size.
+    pub bytes: u64,
+    /// When its content changed last.
+    pub modified_at: u64,
 }
 
 /// One bounded answer to a read.

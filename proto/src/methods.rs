@@ -187,6 +187,7 @@ pub struct OpenSession {
     /// How long it outlives its last connection, in ms; absent: as it was, at first until it is closed.
     pub lease_ms: Option<u64>,
     /// No lease: it lasts until it is closed, whatever was said before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
     /// The session that this one works for, one that the connection may see: who holds that sees this one too.
     pub parent: Option<String>,
@@ -500,7 +501,7 @@ pub struct Start {
     pub pty: Option<Size>,
     /// Time limit from acceptance.
     pub timeout_ms: Option<u64>,
-    /// Idle limit; none when absent.
+    /// Time without output or input after which it is ended as `idle_reaped`; none when absent.
     pub idle_ms: Option<u64>,
     /// Grace of any stop of this job.
     pub grace_ms: Option<u64>,
@@ -591,6 +592,9 @@ pub struct Read {
     /// Bytes instead of text.
     #[serde(default)]
     pub raw: bool,
+    /// Refuse instead of replacing what is no text: `undecodable`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent.
     #[serde(default, rename = "match")]
     pub pattern: Option<String>,
@@ -647,6 +651,9 @@ pub enum For {
     Quiet(u64),
     /// A member of the tree listens on this TCP port.
     Port(u16),
+    /// Somebody takes connections at this `HOST:PORT`, wherever that is: for servers in containers, whose processes
+    /// are no members.
+    Tcp(String),
 }
 
 /// `job/wait`.

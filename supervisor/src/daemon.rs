@@ -142,6 +142,8 @@ async fn serve(folders: Folders) -> io::Result<()> {
         std::process::id(),
         house.keeper_pid
     );
+    let old = Arc::clone(&house);
+    tokio::spawn(async move { old.forget_old().await });
     let steady = keeper.clone();
     tokio::spawn(async move {
         tokio::time::sleep(steady_time()).await;
@@ -238,6 +240,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         keeper_pid,
         byte_path,
         disposed: Notify::new(),
+        ended: Notify::new(),
     });
     ledger.append(&crate::ledger::Entry::House {
         started_at: house.started_at,

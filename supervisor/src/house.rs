@@ -12,6 +12,7 @@ use ostler_proto::{
 use tokio::sync::{Notify, watch};
 
 use crate::{
+    clock::Moment,
     job::{Job, Who},
     keeper::wire::Facts,
     life::{self, Tools, plan},
@@ -32,6 +33,8 @@ pub(crate) struct House {
     pub(crate) keeper_pid: u32,
     /// `splice`, or `read` where the kernel refuses the former.
     pub(crate) byte_path: &'static str,
+    /// A job is over, or a lease: there may be something to let go of some day.
+    pub(crate) ended: Notify,
     /// Somebody asked for the end; the daemon finishes it after the answer.
     pub(crate) disposed: Notify,
 }
@@ -90,6 +93,7 @@ impl House {
         tokio::spawn(async move {
             life::live(tools, Arc::clone(&job), facts, fds).await;
             registry.trim(&job.seat().session.id);
+            house.ended.notify_one();
             house.shorten_ledger();
         });
     }
@@ -102,7 +106,24 @@ impl House {
             for job in house.registry.lapse(&lease) {
                 job.want_stop(job.spec.grace_ms, Who::asked("lease", None));
             }
+            house.ended.notify_one();
         });
+    }
+
+    /// Lets go of what has been kept long enough, for as long as the house stands. Sleeps until the first of it is
+    /// due, or until something ended where nothing was kept: what ends later is due later.
+    pub(crate) async fn forget_old(&self) {
+        loop {
+            match self.registry.expires() {
+                None => self.ended.notified().await,
+                Some(at) => {
+                    // Kept longer than that, not exactly as long.
+                    let left = (at + 1).saturating_sub(Moment::now().wall);
+                    tokio::time::sleep(Duration::from_millis(left)).await;
+                    self.registry.expire();
+                }
+            }
+        }
     }
 
     fn shorten_ledger(&self) {

@@ -11,8 +11,8 @@ use std::sync::{
 
 use ostler_proto::{
     job::{
-        Artifact, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, SpawnError, State,
-        Survivor, Tree,
+        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, SpawnError,
+        State, Survivor, Tree,
     },
     methods::{Happened, OnLimit, Start},
 };
@@ -60,6 +60,7 @@ pub(crate) struct Spec {
     /// Monotonic time at which the time limit passes.
     pub(crate) timeout_at: Option<u64>,
     pub(crate) timeout_ms: Option<u64>,
+    pub(crate) idle_ms: Option<u64>,
     pub(crate) grace_ms: u64,
     pub(crate) max_bytes: Option<u64>,
     pub(crate) on_limit: OnLimit,
@@ -89,6 +90,7 @@ pub(crate) enum Level {
 pub(crate) enum Cause {
     Asked,
     Timeout,
+    Idle,
     OutputLimit,
 }
 
@@ -178,6 +180,7 @@ pub(crate) struct Finished {
     pub(crate) held_by: Option<u32>,
     pub(crate) pid: Option<u32>,
     pub(crate) resolved: Option<String>,
+    pub(crate) file: Option<FileIdentity>,
     pub(crate) cpu_ms: u64,
     /// Texts, kept here only where later output could push them out of the ring.
     pub(crate) texts: Option<Texts>,
@@ -202,6 +205,7 @@ pub(crate) struct Status {
     pub(crate) pid: Option<u32>,
     pub(crate) start_time: u64,
     pub(crate) resolved: Option<String>,
+    pub(crate) file: Option<FileIdentity>,
     /// Members left after the end.
     pub(crate) left: u32,
     pub(crate) finished: Option<Arc<Finished>>,
@@ -219,6 +223,7 @@ pub(crate) struct Job {
     wanted: watch::Sender<Wanted>,
     status: watch::Sender<Status>,
     last_output: AtomicU64,
+    last_input: AtomicU64,
     /// Keyboard of the job, where there is one.
     pub(crate) feed: Option<Feed>,
     /// The tree ends with its last request.
@@ -250,6 +255,7 @@ impl Job {
             pid: None,
             start_time: 0,
             resolved: None,
+            file: None,
             left: 0,
             finished: None,
             stopped: None,
@@ -257,6 +263,7 @@ impl Job {
         };
         Self {
             last_output: AtomicU64::new(spec.accepted.mono),
+            last_input: AtomicU64::new(0),
             log,
             rung,
             wanted: watch::Sender::new(wanted),
@@ -381,6 +388,20 @@ impl Job {
     /// Monotonic time of the last output, or of the acceptance.
     pub(crate) fn last_output(&self) -> u64 {
         self.last_output.load(Ordering::Relaxed)
+    }
+
+    /// Somebody wrote to it.
+    pub(crate) fn saw_input(&self) {
+        self.last_input
+            .store(crate::clock::mono(), Ordering::Relaxed);
+    }
+
+    /// Monotonic time at which its idle limit passes, if nothing comes or goes until then.
+    pub(crate) fn idle_at(&self) -> Option<u64> {
+        let last = self
+            .last_output()
+            .max(self.last_input.load(Ordering::Relaxed));
+        Some(last + self.spec.idle_ms?)
     }
 
     pub(crate) fn is_live(&self) -> bool {

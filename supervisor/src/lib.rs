@@ -65,6 +65,8 @@ mod ready;
 
 mod clock;
 
+mod file;
+
 mod diary;
 
 mod secret;

@@ -218,6 +218,7 @@ fn make(
             s.state = ostler_proto::job::State::Exited;
             s.pid = finished.pid;
             s.resolved.clone_from(&finished.resolved);
+            s.file.clone_from(&finished.file);
             s.finished = Some(Arc::new(finished));
         });
     }

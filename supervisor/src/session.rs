@@ -233,6 +233,17 @@ impl Session {
             .collect()
     }
 
+    /// Wall time at which the first of what is kept here has been kept long enough.
+    pub(crate) fn expires(&self) -> Option<u64> {
+        let ended = self.jobs.values().filter(|j| !j.is_live());
+        let ended = ended.filter_map(|j| Some(j.status().finished.as_ref()?.at.wall));
+        // A session with survivors, or with somebody in it, waits for nothing but them.
+        let left = self.clients == 0 && !self.jobs.values().any(|j| j.is_live());
+        let lapsed = self.record.lapsed_at.filter(|_| left);
+        let first = ended.chain(lapsed).min()?;
+        Some(first + limits::finished_for())
+    }
+
     pub(crate) fn row(&self) -> SessionRow {
         let live = self.jobs.values().filter(|j| j.is_live()).count() as u32;
         SessionRow {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ostler::follow::Event;
 use ostler_proto::job::{JobResult, Outcome, Row, State, Stream};
-use ostler_proto::limits::{PAGE_MAX, RING, disk_floor, page, spill_job};
+use ostler_proto::limits::{self, PAGE_MAX, RING, disk_floor, spill_job};
 use ostler_proto::methods::{
     JobRead, JobRelease, JobRun, JobTail, OnLimit, OpenSession, OutputPolicy, Progress, Read, Run,
     SessionOpen, Start, Tail, Target,
@@ -244,7 +244,7 @@ fn no_page_is_above_its_bound_and_the_cursor_finds_all() {
         while cursor < 100_000 {
             let page = desk.read(&row.id, cursor).await;
             let piece = page.text.unwrap();
-            assert!(piece.len() as u64 <= page() && !piece.is_empty());
+            assert!(piece.len() as u64 <= limits::page() && !piece.is_empty());
             cursor = page.next;
             text += &piece;
         }
@@ -255,7 +255,7 @@ fn no_page_is_above_its_bound_and_the_cursor_finds_all() {
         });
         let newest = newest.await;
         assert!(
-            newest.from >= 100_000 - page() && newest.from % pattern::LINE == 0,
+            newest.from >= 100_000 - limits::page() && newest.from % pattern::LINE == 0,
             "{}",
             newest.from
         );
@@ -444,7 +444,7 @@ fn a_log_above_its_budget_keeps_head_and_tail_and_the_job_goes_on() {
         // The head ends and the gap begins in the middle of the budget; the tail is all that follows.
         let half = spill_job() / 2;
         for (since, from) in [(0, 0), (half - 9, half - 9), (half, half + lost)] {
-            let (page, bytes) = desk.read_raw(&row.id, since, page()).await;
+            let (page, bytes) = desk.read_raw(&row.id, since, limits::page()).await;
             assert_eq!((page.from, page.lost), (from, from - since));
             assert_eq!(pattern::first_difference(from, &bytes), None);
         }

@@ -5,7 +5,9 @@
 
 mod caller;
 mod completions;
+mod config;
 mod detach;
+mod doctor;
 mod duration;
 mod failure;
 mod interrupts;
@@ -85,6 +87,9 @@ enum Command {
     Session(session::Command),
     #[command(subcommand)]
     Daemon(daemon::Command),
+    #[command(subcommand)]
+    Config(config::Command),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -94,6 +99,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let command = Cli::parse_from(args).command;
+    config::apply();
     if let Command::Daemon(daemon::Command::Run) = command {
         // The keeper must find a process without a runtime.
         return daemon::run();
@@ -124,6 +130,8 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Detach(args) => detach::run(args).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
+        Command::Config(command) => config::run(command),
+        Command::Doctor(args) => doctor::run(args).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

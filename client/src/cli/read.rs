@@ -38,6 +38,9 @@ pub(crate) struct Args {
     context: Option<u64>,
     #[command(flatten)]
     only: Only,
+    /// Refuses bytes that are no UTF-8 instead of passing or replacing them.
+    #[arg(long, conflicts_with = "pattern")]
+    strict: bool,
     /// Prints the page as JSON.
     #[arg(long)]
     json: bool,
@@ -77,7 +80,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         max: args.max,
         wait_ms: args.wait,
         stream: args.only.stream(),
-        raw: !args.json,
+        raw: !args.json && !args.strict,
+        strict: args.strict,
         pattern: args.pattern.clone(),
         context: args.context,
     };

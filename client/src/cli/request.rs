@@ -37,6 +37,10 @@ pub(crate) struct JobArgs {
     #[arg(long, value_name = "TIME", value_parser = duration::time_limit, allow_hyphen_values = true)]
     timeout: Option<u64>,
 
+    /// Ends the job after this time without output or input.
+    #[arg(long, value_name = "TIME", value_parser = duration::time_limit, allow_hyphen_values = true)]
+    idle: Option<u64>,
+
     /// Time between the polite and the forced end of any stop [default: 3s].
     #[arg(long, value_name = "TIME", value_parser = duration::grace, allow_hyphen_values = true)]
     grace: Option<u64>,
@@ -106,6 +110,7 @@ impl JobArgs {
                 Stdin::Closed
             },
             timeout_ms: self.timeout,
+            idle_ms: self.idle,
             grace_ms: self.grace,
             output: OutputPolicy {
                 spill: self.no_spill.then_some(false),

@@ -29,7 +29,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
-    /// What for: exit, text=REGEX, port=N, quiet=TIME.
+    /// What for: exit, text=REGEX, port=N, tcp=HOST:PORT, quiet=TIME.
     #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true, allow_hyphen_values = true)]
     what: For,
     /// How long [default: until it happens].
@@ -60,8 +60,9 @@ fn what(text: &str) -> Result<For, String> {
             Ok(0) | Err(_) => Err("a port is a number from 1 to 65535".into()),
             Ok(port) => Ok(For::Port(port)),
         },
+        Some(("tcp", address)) if address.contains(':') => Ok(For::Tcp(address.into())),
         Some(("quiet", time)) => Ok(For::Quiet(duration::wait(time)?)),
-        _ => Err("must be exit, text=REGEX, port=N or quiet=TIME".into()),
+        _ => Err("must be exit, text=REGEX, port=N, tcp=HOST:PORT or quiet=TIME".into()),
     }
 }
 
@@ -183,7 +184,7 @@ fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Opti
                 words::clean(&l.program),
                 l.pid
             ),
-            None => format!("{who} listens after {took}"),
+            None => format!("{who} takes connections after {took}"),
         },
         Reason::Text => match &job.line {
             Some(line) => format!("{who} printed after {took}: {}", words::clean(&line.text)),
@@ -217,6 +218,7 @@ fn ended_before(args: &Args, scope: &Scope, job: &WaitedJob) -> String {
         For::Text(pattern) => format!("it printed {}", words::clean(pattern)),
         For::Quiet(_) => "it was quiet".into(),
         For::Port(port) => format!("port {port} was open"),
+        For::Tcp(address) => format!("{} took connections", words::clean(address)),
     };
     let id = &job.row.id;
     let mut text = format!(

@@ -172,7 +172,7 @@ impl Living {
             if told && let Some(event) = self.pending.pop_front() {
                 return event;
             }
-            let deadline = self.deadline();
+            let (deadline, idle_at) = (self.deadline(), self.idle_at());
             tokio::select! {
                 // The keeper's link ends the house when it breaks; until then its cells stay open.
                 Ok(()) = self.facts.changed() => {}
@@ -193,6 +193,8 @@ impl Living {
                         return Event::Deadline;
                     }
                 }
+                // Output does not wake this task; whether it was idle is asked when it could have been.
+                () = clock_at(idle_at), if idle_at.is_some() => self.check_idle(),
             }
         }
     }
@@ -200,6 +202,23 @@ impl Living {
     fn deadline(&self) -> Option<u64> {
         let waits = self.caught_up && matches!(self.life.phase, Phase::Draining { .. });
         self.life.deadline().filter(|_| !waits)
+    }
+
+    /// When it may be ended for being idle.
+    fn idle_at(&self) -> Option<u64> {
+        let runs = matches!(self.life.phase, Phase::Starting | Phase::Running);
+        self.job.idle_at().filter(|_| runs)
+    }
+
+    fn check_idle(&self) {
+        if self.job.idle_at().is_some_and(|at| clock::mono() >= at) {
+            let who = Who {
+                cause: Cause::Idle,
+                by: "idle limit".into(),
+                reason: None,
+            };
+            self.job.want_stop(self.job.spec.grace_ms, who);
+        }
     }
 
     /// At the end of a drain the pump is asked once for what stands in the pipes. True: it was asked now.
@@ -260,8 +279,10 @@ impl Living {
         match exec {
             Exec::Done { candidate, .. } => {
                 let resolved = self.job.spec.candidates.get(candidate as usize).cloned();
+                let file = resolved.as_deref().and_then(crate::file::identity);
                 self.job.publish(|s| {
                     s.resolved = resolved;
+                    s.file = file;
                     if s.state == State::Starting {
                         s.state = State::Running;
                     }
@@ -509,6 +530,7 @@ impl Living {
             held_by: (held && !self.life.output_closed && self.left > 0).then_some(self.left),
             pid: status.pid,
             resolved: status.resolved.clone(),
+            file: status.file.clone(),
             cpu_ms: cpu,
             texts: held.then(|| texts::of(&self.job.log, at_exit)),
             notice: self.notice(),
@@ -545,6 +567,7 @@ impl Living {
             Cause::Asked => (Outcome::Stopped, None),
             Cause::Timeout => (Outcome::TimedOut, self.job.spec.timeout_ms),
             Cause::OutputLimit => (Outcome::OutputLimit, self.job.spec.max_bytes),
+            Cause::Idle => (Outcome::IdleReaped, self.job.spec.idle_ms),
         };
         let detail = OutcomeDetail {
             by: Some(who.by.clone()),

@@ -131,6 +131,7 @@ fn check_texts(start: &Start, args: &[String]) -> Result<(), Refusal> {
 
 fn check_numbers(start: &Start) -> Result<(), Refusal> {
     within("timeoutMs", start.timeout_ms, 1, limits::TIMEOUT_MAX)?;
+    within("idleMs", start.idle_ms, 1, limits::TIMEOUT_MAX)?;
     within("graceMs", start.grace_ms, 0, limits::GRACE_MAX)?;
     within(
         "output.maxBytes",
@@ -159,11 +160,7 @@ fn check_numbers(start: &Start) -> Result<(), Refusal> {
             ));
         }
     }
-    for (field, given) in [
-        ("pty", start.pty.is_some()),
-        ("idleMs", start.idle_ms.is_some()),
-        ("mode", start.mode.is_some()),
-    ] {
+    for (field, given) in [("pty", start.pty.is_some()), ("mode", start.mode.is_some())] {
         if given {
             return Err(Refusal::bad(
                 field,

@@ -109,6 +109,10 @@ impl Serve for JobRead {
             let context = params.context.unwrap_or(0) as usize;
             return Ok(matching(&job, params.since.unwrap_or(0), &pattern, context, max).await);
         }
+        if params.strict && params.raw {
+            return Err(Refusal::bad("strict", "and `raw` exclude each other"));
+        }
+        let strict = params.strict;
         let since = params.since.unwrap_or_else(|| newest(&job.log, max));
         let filter = filter(params.stream);
         let look = || {
@@ -129,15 +133,31 @@ impl Serve for JobRead {
             let page = look();
             let found = page.next > since || page.lost > 0 || page.eof || since > page.end;
             if found || params.wait_ms.is_none() || job.status().over {
-                return Ok(page);
+                return decodable(page, strict);
             }
             tokio::select! {
                 Ok(()) = news.changed() => {}
                 Ok(()) = status.changed() => {}
-                () = &mut patience => return Ok(look()),
+                () = &mut patience => return decodable(look(), strict),
             }
         }
     }
+}
+
+/// Whoever asked for strict text gets text or nothing.
+fn decodable(page: Page, strict: bool) -> Result<Page, Refusal> {
+    if !strict || page.replaced == 0 {
+        return Ok(page);
+    }
+    let words = format!(
+        "{} of the bytes from {} to {} are no UTF-8",
+        page.replaced, page.from, page.next
+    );
+    Err(Refusal::new(RefusalKind::Undecodable, words)
+        .with("from", page.from)
+        .with("next", page.next)
+        .with("replaced", page.replaced)
+        .hint("read with `raw` for the bytes, or without `strict`"))
 }
 
 /// One page of lines that match, with their context, over ring and spill.

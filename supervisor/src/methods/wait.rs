@@ -30,6 +30,8 @@ use crate::{
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 /// See [`LOOK_FIRST`].
 const LOOK_MOST: Duration = Duration::from_millis(100);
+/// One try to connect.
+const CONNECT: Duration = Duration::from_secs(2);
 /// Lines told when a job ended before what was waited for.
 const LAST_LINES: usize = 5;
 
@@ -86,6 +88,7 @@ enum What {
     Text(Regex),
     Quiet(u64),
     Port(u16),
+    Tcp(String),
 }
 
 fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
@@ -106,6 +109,7 @@ fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
             }
             For::Port(0) => return Err(Refusal::bad("for.port", "must be 1 to 65535")),
             For::Port(port) => What::Port(*port),
+            For::Tcp(address) => What::Tcp(checked(address)?),
         })
     };
     let access = caller.access();
@@ -127,6 +131,18 @@ fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
         .collect()
 }
 
+/// `HOST:PORT`.
+fn checked(address: &str) -> Result<String, Refusal> {
+    let parts = address.rsplit_once(':');
+    let port = parts.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    match port {
+        Some((host, port)) if !host.is_empty() && port > 0 && address.len() <= 255 => {
+            Ok(address.into())
+        }
+        _ => Err(Refusal::bad("for.tcp", "must be HOST:PORT")),
+    }
+}
+
 impl Waiting {
     async fn until_true(&self) -> WaitedJob {
         match &self.what {
@@ -137,6 +153,7 @@ impl Waiting {
             What::Text(pattern) => self.text(pattern).await,
             What::Quiet(ms) => self.or_ended(self.quiet(*ms)).await,
             What::Port(port) => self.or_ended(self.port(*port)).await,
+            What::Tcp(address) => self.or_ended(self.tcp(address)).await,
         }
     }
 
@@ -257,6 +274,19 @@ impl Waiting {
                 return self.told(Reason::Quiet);
             }
             tokio::time::sleep_until(clock::instant(until)).await;
+        }
+    }
+
+    /// Tries to connect, ever later up to [`LOOK_MOST`]; nothing is sent.
+    async fn tcp(&self, address: &str) -> WaitedJob {
+        let mut pause = LOOK_FIRST;
+        loop {
+            let trying = tokio::net::TcpStream::connect(address);
+            if let Ok(Ok(_)) = tokio::time::timeout(CONNECT, trying).await {
+                return self.told(Reason::Port);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_MOST);
         }
     }
 

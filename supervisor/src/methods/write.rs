@@ -43,6 +43,7 @@ impl Serve for JobWrite {
             )
             .hint("start --stdin"));
         };
+        job.saw_input();
         let asked = bytes.len() as u64;
         let patience = Duration::from_millis(params.timeout_ms.unwrap_or(PATIENCE));
         let took = feed.write(bytes, params.eof, patience).await;

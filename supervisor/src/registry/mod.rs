@@ -366,6 +366,7 @@ impl Registry {
             accepted: plan.accepted,
             timeout_at: ask.timeout_ms.map(|ms| plan.accepted.mono + ms),
             timeout_ms: ask.timeout_ms,
+            idle_ms: ask.idle_ms,
             grace_ms: ask.grace_ms.unwrap_or(limits::grace()),
             max_bytes: ask.output.max_bytes,
             on_limit: ask.output.on_limit,

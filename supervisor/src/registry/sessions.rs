@@ -250,6 +250,33 @@ impl Registry {
         Ok(Some((id, session.jobs.values().rev().cloned().collect())))
     }
 
+    /// Wall time at which [`Registry::expire`] has something to do, as far as is known now.
+    pub(crate) fn expires(&self) -> Option<u64> {
+        let inner = self.lock();
+        inner.sessions.values().filter_map(Session::expires).min()
+    }
+
+    /// Lets go of what has been kept long enough: ended jobs, and sessions whose lease ended then.
+    pub(crate) fn expire(&self) {
+        let now = Moment::now().wall;
+        let (ids, lapsed): (Vec<_>, Vec<_>) = {
+            let mut inner = self.lock();
+            let old = |s: &&mut Session| {
+                let at = s.record.lapsed_at;
+                let long = at.is_some_and(|at| at + limits::finished_for() <= now);
+                long && s.clients == 0 && !s.jobs.values().any(|j| j.is_live())
+            };
+            let mut lapsed = Vec::new();
+            for session in inner.sessions.values_mut().filter(old) {
+                session.closing = true;
+                lapsed.push(session.record.session.id.clone());
+            }
+            (inner.sessions.keys().cloned().collect(), lapsed)
+        };
+        ids.iter().for_each(|id| self.trim(id));
+        lapsed.iter().for_each(|id| self.finish_close(id));
+    }
+
     /// Opens a session again whose jobs could not all be ended: they stay listed, and closing it again tries again.
     pub(crate) fn give_up_close(&self, id: &str) {
         if let Some(session) = self.lock().sessions.get_mut(id) {

@@ -1,0 +1,282 @@
+//! `ostler doctor`: what could keep the supervisor from working here, and the remedy. It looks and changes nothing.
+
+use std::fs::File;
+use std::path::Path;
+
+use ostler::{Endpoint, Mode, endpoint, house};
+use ostler_proto::address::Folders;
+use ostler_proto::limits;
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::output::Out;
+use super::{config, scope, words};
+use crate::exit;
+
+/// Looks for what could keep the supervisor from working here. Changes nothing, needs no supervisor.
+///
+/// The code is 125 when something is wrong.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ostler doctor
+  ostler doctor --json | jq '.checks[] | select(.ok | not)'")]
+pub(crate) struct Args {
+    /// Prints JSON: {"checks": [...]}.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was looked at.
+#[derive(Serialize, Debug)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    /// What was found.
+    found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Check {
+    fn good(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            ok: true,
+            found: found.into(),
+            remedy: None,
+        }
+    }
+
+    fn bad(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            name,
+            ok: false,
+            found: found.into(),
+            remedy: Some(remedy.into()),
+        }
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
+    let checks = checks().await;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&serde_json::json!({ "checks": checks }))?;
+    } else {
+        for check in &checks {
+            let verdict = if check.ok { "ok" } else { "FAIL" };
+            out.line(&format!("{:<15} {verdict:<5} {}", check.name, check.found))?;
+            if let Some(remedy) = &check.remedy {
+                out.line(&format!("{:<15} {:<5} -> {remedy}", "", ""))?;
+            }
+        }
+    }
+    out.flush()?;
+    if checks.iter().all(|c| c.ok) {
+        Ok(exit::DONE)
+    } else {
+        Ok(exit::OURS)
+    }
+}
+
+async fn checks() -> Vec<Check> {
+    let mut checks = vec![kernel()];
+    let endpoint = match Endpoint::of_user() {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            checks.push(Check::bad("socket folder", error.to_string(), error.hint()));
+            return checks;
+        }
+    };
+    let folders = endpoint.folders();
+    checks.push(socket_folder(folders));
+    checks.push(lock(folders).await);
+    checks.push(configuration(&folders.config));
+    checks.push(containment());
+    checks.push(disk(&folders.artifacts()));
+    checks.push(open_files());
+    checks.push(terminals());
+    checks
+}
+
+fn kernel() -> Check {
+    let name = "kernel";
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let Ok(release) = release else {
+        return Check::bad(
+            name,
+            "/proc is not mounted",
+            "mount it: members are found there",
+        );
+    };
+    let release = release.trim();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut next = || {
+        numbers
+            .next()
+            .and_then(|n| n.parse::<u32>().ok())
+            .unwrap_or(0)
+    };
+    if (next(), next()) >= (5, 10) {
+        Check::good(name, format!("Linux {release}"))
+    } else {
+        Check::bad(name, format!("Linux {release}"), "5.10 or newer is needed")
+    }
+}
+
+fn socket_folder(folders: &Folders) -> Check {
+    let name = "socket folder";
+    let path = folders.run.display();
+    match endpoint::check_folder(&folders.run) {
+        Ok(true) => Check::good(name, path.to_string()),
+        Ok(false) => Check::good(name, format!("{path}, made at the first start")),
+        Err(error) => Check::bad(name, error.to_string(), error.hint()),
+    }
+}
+
+async fn lock(folders: &Folders) -> Check {
+    let name = "supervisor";
+    let keeper = match house::held(folders) {
+        Ok(house::Held::Yes) => house::read(folders).map(|h| h.pid),
+        Ok(_) => return Check::good(name, "none runs"),
+        Err(error) => {
+            let lock = folders.house_lock();
+            return Check::bad(
+                name,
+                format!("{} cannot be looked at: {error}", lock.display()),
+                "remove it",
+            );
+        }
+    };
+    let patience = std::time::Duration::from_millis(limits::status_patience());
+    let hello = async { scope::client(Mode::Look).ok()?.hello().await.ok() };
+    match tokio::time::timeout(patience, hello).await {
+        Ok(Some(hello)) => Check::good(
+            name,
+            format!(
+                "{} runs, pid {} (keeper {})",
+                hello.version, hello.pid, hello.keeper_pid
+            ),
+        ),
+        _ => {
+            let pid = keeper.map_or_else(|| "?".into(), |pid| pid.to_string());
+            Check::bad(
+                name,
+                format!(
+                    "holds the lock but does not answer (keeper pid {pid}, stopped by a debugger?)"
+                ),
+                format!("kill -CONT {pid}, or look into {}", folders.log().display()),
+            )
+        }
+    }
+}
+
+fn configuration(file: &Path) -> Check {
+    let name = "configuration";
+    match config::read(file) {
+        Ok(given) if given.is_empty() && !file.exists() => {
+            Check::good(name, "no file, all defaults")
+        }
+        Ok(given) => {
+            let settings = if given.len() == 1 {
+                "setting"
+            } else {
+                "settings"
+            };
+            Check::good(
+                name,
+                format!("{} {settings} from {}", given.len(), file.display()),
+            )
+        }
+        Err(fault) => Check::bad(
+            name,
+            format!("{}, {fault}", file.display()),
+            "mend the file: no supervisor starts with it (ostler config show --help has an example)",
+        ),
+    }
+}
+
+/// The mark that children inherit needs a limit that may still be set.
+fn containment() -> Check {
+    let name = "containment";
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills a plain struct that is alive for the call.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) } == 0;
+    if read && limit.rlim_max >= 1 << 62 {
+        Check::good(name, "cookie: members are found wherever they went")
+    } else {
+        Check::bad(
+            name,
+            "by parents, sessions and environment only: RLIMIT_RTTIME is limited here",
+            "raise its hard limit (ulimit -R unlimited) before the supervisor starts",
+        )
+    }
+}
+
+fn disk(artifacts: &Path) -> Check {
+    let name = "disk";
+    // The folder may not be there yet.
+    let there = artifacts.ancestors().find(|p| p.exists());
+    let free = there.map(fs2::available_space);
+    match free {
+        Some(Ok(free)) if free > limits::disk_floor() => {
+            Check::good(name, format!("{} free for artifacts", words::size(free)))
+        }
+        Some(Ok(free)) => Check::bad(
+            name,
+            format!("{} free for artifacts", words::size(free)),
+            format!(
+                "below {} nothing is written to disk, and output beyond 256 KiB a job is lost (output.disk_floor)",
+                words::size(limits::disk_floor())
+            ),
+        ),
+        Some(Err(error)) => Check::bad(
+            name,
+            format!("{}: {error}", artifacts.display()),
+            "make it readable",
+        ),
+        None => Check::bad(
+            name,
+            format!("{} has no parent", artifacts.display()),
+            "set OSTLER_DIR",
+        ),
+    }
+}
+
+fn open_files() -> Check {
+    let name = "open files";
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: fills a plain struct that is alive for the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let most =
+        limit.rlim_max.saturating_sub(limits::descriptors_reserve()) / limits::DESCRIPTORS_PER_JOB;
+    let found = format!("hard limit {}, enough for {most} live jobs", limit.rlim_max);
+    if most >= u64::from(limits::commands()) {
+        Check::good(name, found)
+    } else {
+        Check::bad(
+            name,
+            found,
+            "raise it: ulimit -Hn 4096 before the supervisor starts",
+        )
+    }
+}
+
+fn terminals() -> Check {
+    match File::open("/dev/ptmx") {
+        Ok(_) => Check::good("terminals", "/dev/ptmx opens"),
+        Err(error) => Check::bad(
+            "terminals",
+            format!("/dev/ptmx: {error}"),
+            "mount devpts: shells need it, commands do not",
+        ),
+    }
+}
