@@ -73,7 +73,7 @@ pub struct Options {
     pub owner: bool,
     /// A session to create or attach to on every connection.
     pub session: Option<OpenSession>,
-    /// Called once for a connection that nobody has answered within [`limits::STATUS_PATIENCE`], and is still tried.
+    /// Called once for a connection that nobody has answered within [`limits::status_patience()`], and is still tried.
     pub slow: Option<fn(&Endpoint)>,
 }
 
@@ -114,7 +114,7 @@ pub async fn reach<T>(
 ) -> Result<(Link, T), Error> {
     let slow = async {
         if let Some(tell) = options.slow {
-            sleep(ms(limits::STATUS_PATIENCE)).await;
+            sleep(ms(limits::status_patience())).await;
             tell(&options.endpoint);
         }
         std::future::pending().await
@@ -329,7 +329,7 @@ impl<'a> Approach<'a> {
 
     async fn wait_for_starter(&self) -> Result<(), Unavailable> {
         // The starter may itself be waiting for a house that leaves.
-        if self.began.elapsed() > ms(limits::START_PATIENCE + limits::HOUSE_PATIENCE) {
+        if self.began.elapsed() > ms(limits::start_patience() + limits::house_patience()) {
             return Err(Unavailable::Contended { log: self.at.log() });
         }
         sleep(AGAIN).await;
@@ -341,7 +341,7 @@ impl<'a> Approach<'a> {
         // Whatever kept ours from starting was probably that one.
         self.failure = None;
         let since = *self.held_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > ms(limits::HOUSE_PATIENCE) {
+        if since.elapsed() > ms(limits::house_patience()) {
             return Err(self.silence());
         }
         if since.elapsed() > ASK_AFTER && self.knocked.is_none() {
@@ -363,7 +363,7 @@ impl<'a> Approach<'a> {
                 Held::No => self.check_place(folders)?,
                 Held::Yes | Held::Starting if looking => {
                     self.at = folders.clone();
-                    if self.began.elapsed() > ms(limits::STATUS_PATIENCE) {
+                    if self.began.elapsed() > ms(limits::status_patience()) {
                         return Err(self.silence());
                     }
                     sleep(AGAIN).await;
@@ -387,11 +387,11 @@ impl<'a> Approach<'a> {
         };
         let (child, ready) =
             spawn(&program, &self.at).map_err(|error| Unavailable::Program { program, error })?;
-        match timeout(ms(limits::START_PATIENCE), first_line(ready)).await {
+        match timeout(ms(limits::start_patience()), first_line(ready)).await {
             Ok(Ok(line)) => self.failure = heard(&line, child),
             Ok(Err(e)) => self.failure = Some(format!("its words cannot be read: {e}")),
             Err(_) => {
-                let reason = format!("not ready after {} s", limits::START_PATIENCE / 1000);
+                let reason = format!("not ready after {} s", limits::start_patience() / 1000);
                 return Err(self.failed(reason));
             }
         }
@@ -411,16 +411,16 @@ impl<'a> Approach<'a> {
     /// Returns how long an answer to the handshake is waited for.
     fn patience(&self) -> Duration {
         match self.options.mode {
-            Mode::Look => ms(limits::STATUS_PATIENCE),
+            Mode::Look => ms(limits::status_patience()),
             _ if self.knocked.is_some() => KNOCK_AGAIN,
-            _ => ms(limits::HELLO_PATIENCE),
+            _ => ms(limits::hello_patience()),
         }
     }
 
     /// The handshake was not answered in time.
     async fn silent(&mut self) -> Result<(), Unavailable> {
         // Its keeper pings it for 5 s, then replaces it.
-        let enough = ms(limits::HELLO_PATIENCE + limits::HOUSE_PATIENCE);
+        let enough = ms(limits::hello_patience() + limits::house_patience());
         if self.options.mode == Mode::Look || self.knocked.is_some_and(|at| at.elapsed() >= enough)
         {
             return Err(self.silence());
@@ -737,7 +737,7 @@ mod tests {
         options.slow = Some(|_| {
             TOLD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         });
-        let patience = ms(limits::STATUS_PATIENCE + limits::STATUS_PATIENCE / 2);
+        let patience = ms(limits::status_patience() + limits::status_patience() / 2);
         assert!(timeout(patience, reach(&options, |_| ())).await.is_err());
         assert_eq!(TOLD.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
@@ -750,7 +750,7 @@ mod tests {
         let began = Instant::now();
         let e = why(&options(dir.path(), Mode::Look)).await;
         assert!(matches!(e, Unavailable::Silent { pid: None, .. }), "{e}");
-        assert!(began.elapsed() >= ms(limits::STATUS_PATIENCE));
+        assert!(began.elapsed() >= ms(limits::status_patience()));
         assert!(!dir.path().join("start.lock").exists());
     }
 }

@@ -78,7 +78,7 @@ pub enum Unavailable {
         log: PathBuf,
     },
     /// Another client has been starting one for too long.
-    #[error("another client has been starting the supervisor for {} s", limits::START_PATIENCE / 1000)]
+    #[error("another client has been starting the supervisor for {} s", limits::start_patience() / 1000)]
     Contended {
         /// Where its log is.
         log: PathBuf,

@@ -12,7 +12,7 @@ pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 /// The variable that marks a job's processes with its process id.
 pub const JOB_VARIABLE: &str = "OSTLER_JOB";
 
-/// Milliseconds that replace [`crate::limits::STEADY`] in a house that `OSTLER_DIR` moved: tests kill a supervisor
+/// Milliseconds that replace [`crate::limits::steady()`] in a house that `OSTLER_DIR` moved: tests kill a supervisor
 /// hundreds of times a minute, which elsewhere is a reason to end the house.
 pub const STEADY_VARIABLE: &str = "OSTLER_STEADY_MS";
 

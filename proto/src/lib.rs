@@ -18,6 +18,8 @@ pub mod refusal;
 pub mod methods;
 
 pub mod address;
+pub mod config;
+pub mod duration;
 
 pub mod frame;
 

@@ -1,108 +1,221 @@
 //! Every default, bound and limit, once, with its reason. Times are milliseconds, sizes bytes.
+//!
+//! Two kinds. The *settings* may be changed in the configuration file; each is a function that tells the value in
+//! force, and [`SETTINGS`] lists them with their bounds. The constants below are the same everywhere: bounds of the
+//! protocol, on which clients build, and the layout of memory that outlives a supervisor.
 
-/// Live commands that a session may have: enough for a dev server, a build and some checks.
-pub const COMMANDS: u32 = 8;
-/// Live shells that a session may have.
-pub const SHELLS: u32 = 4;
-/// Live sub-agents that a session may have.
-pub const AGENTS: u32 = 16;
-/// What `session/open` may raise any of the three to.
-pub const QUOTA_CEILING: u32 = 10_000;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Newest output of a job that is kept in memory.
+/// What a setting counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bytes; in the file also `"256 KiB"`.
+    Bytes,
+    /// Milliseconds; in the file also `"3s"` or `"1h30m"`.
+    Ms,
+}
+
+/// A limit that the configuration file may change.
+#[derive(Debug)]
+pub struct Setting {
+    /// Table of the file.
+    pub table: &'static str,
+    /// Key in it.
+    pub key: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    /// What it counts.
+    pub unit: Unit,
+    /// Value without a file.
+    pub default: u64,
+    /// Smallest value that makes sense.
+    pub least: u64,
+    /// Largest one.
+    pub most: u64,
+    cell: &'static AtomicU64,
+}
+
+impl Setting {
+    /// The value in force.
+    pub fn value(&self) -> u64 {
+        self.cell.load(Ordering::Relaxed)
+    }
+
+    /// Puts a value in force; once, at the start of a process, before anything has asked.
+    ///
+    /// # Errors
+    /// It is out of bounds, and nothing has changed.
+    pub fn set(&self, value: u64) -> Result<(), OutOfBounds> {
+        if !(self.least..=self.most).contains(&value) {
+            return Err(OutOfBounds {
+                least: self.least,
+                most: self.most,
+            });
+        }
+        self.cell.store(value, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// A value that makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be {least} to {most}")]
+pub struct OutOfBounds {
+    /// Smallest one.
+    pub least: u64,
+    /// Largest one.
+    pub most: u64,
+}
+
+macro_rules! settings {
+    ($($table:ident { $($(#[doc = $doc:literal])+ $key:ident: $ty:ty = $default:expr, $unit:ident, $least:expr, $most:expr;)* })*) => {
+        mod cells {
+            use super::{AtomicU64, DAY, GIB, KIB, MIB, SECOND};
+            $($(#[allow(non_upper_case_globals, reason = "named as the function that reads it")]
+            pub(super) static $key: AtomicU64 = AtomicU64::new($default);)*)*
+        }
+
+        $($($(#[doc = $doc])+
+        pub fn $key() -> $ty {
+            // The bounds of the setting are those of its type or narrower.
+            cells::$key.load(Ordering::Relaxed) as $ty
+        })*)*
+
+        /// Every setting, in the order of the file.
+        pub static SETTINGS: &[Setting] = &[$($(Setting {
+            table: stringify!($table),
+            key: stringify!($key),
+            doc: concat!($($doc),+),
+            unit: Unit::$unit,
+            default: $default,
+            least: $least,
+            most: $most,
+            cell: &cells::$key,
+        },)*)*];
+    };
+}
+
+const SECOND: u64 = 1_000;
+const HOUR: u64 = 3_600 * SECOND;
+const DAY: u64 = 24 * HOUR;
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const GIB: u64 = 1024 * MIB;
+
+settings! {
+    session {
+        /// Live commands that a session may have: enough for a dev server, a build and some checks.
+        commands: u32 = 8, Count, 1, 10_000;
+        /// Live shells that a session may have.
+        shells: u32 = 4, Count, 1, 10_000;
+        /// Live sub-agents that a session may have.
+        agents: u32 = 16, Count, 1, 10_000;
+        /// What `session/open` may raise any of the three to.
+        quota_ceiling: u32 = 10_000, Count, 1, 10_000;
+        /// Finished jobs that a session keeps.
+        finished: usize = 200, Count, 0, 100_000;
+        /// How long a finished job is kept, and a session whose lease has ended.
+        finished_for: u64 = DAY, Ms, 1, 30 * DAY;
+        /// Tombstones that a session keeps until it is closed.
+        tombstones: usize = 1_000, Count, 0, 100_000;
+        /// Events that wait for those who watch sessions; a watcher that is further behind is told how many it missed.
+        events: usize = 1_024, Count, 1, 1_000_000;
+        /// Names before an adoption or a rename that stay valid.
+        moved: usize = 1_000, Count, 0, 100_000;
+    }
+    output {
+        /// Bytes of a page when the reader names no size.
+        page: u64 = 8 * KIB, Bytes, 4, MIB;
+        /// A result's text above this is handed back as head and tail.
+        result_whole: u64 = 50 * KIB, Bytes, 0, 16 * MIB;
+        /// Characters of head and of tail in a shortened result.
+        result_ends: usize = 2_000, Count, 0, 1_000_000;
+        /// Spill file of one job.
+        spill_job: u64 = 256 * MIB, Bytes, 0, 1 << 50;
+        /// Spill files of one session together.
+        spill_session: u64 = GIB, Bytes, 0, 1 << 50;
+        /// Spill files of one user together.
+        spill_user: u64 = 8 * GIB, Bytes, 0, 1 << 50;
+        /// A spill never takes the disk below this much free space.
+        disk_floor: u64 = GIB, Bytes, 0, 1 << 50;
+        /// Spill writes that may be under way at once, so that a slow disk cannot take every blocking thread.
+        spill_writers: usize = 8, Count, 1, 24;
+        /// Pipes that may be enlarged at once: pipe pages are counted per user, and a user who has used them up gets tiny pipes in every program.
+        big_pipes: usize = 16, Count, 0, 1_000;
+    }
+    stop {
+        /// Time between the polite signal and the forced end: long enough for a server to close, short enough to sit through.
+        grace: u64 = 3 * SECOND, Ms, 0, GRACE_MAX;
+        /// After the forced end: when the survivors are named.
+        force_wait: u64 = 2 * SECOND, Ms, 100, 60 * SECOND;
+        /// How long the output of an ended job may be held open by a descendant before the end is published.
+        drain: u64 = 200, Ms, 0, 60 * SECOND;
+    }
+    supervisor {
+        /// A supervisor with nothing to keep leaves after this time.
+        leave_after: u64 = 600 * SECOND, Ms, 1, 30 * DAY;
+        /// A start answers within this time, with what is known by then.
+        start_answer: u64 = 100, Ms, 1, 60 * SECOND;
+        /// How long a `job/run` whose supervisor was replaced waits for its client to come back with its key.
+        reattach: u64 = 30 * SECOND, Ms, 1, HOUR;
+        /// A supervisor that served this long without trouble has the crashes before it forgiven; the sixth in a row without such a time ends the house.
+        steady: u64 = 10 * SECOND, Ms, 1, HOUR;
+        /// Descriptors that are kept free for connections and control.
+        descriptors_reserve: u64 = 32, Count, 8, 100_000;
+        /// Size at which its log begins anew; the one before is kept beside it.
+        log: u64 = 4 * MIB, Bytes, 4 * KIB, GIB;
+    }
+    client {
+        /// Longest start of a supervisor that a client waits for, and longest time that `start.lock` is held.
+        start_patience: u64 = 10 * SECOND, Ms, 1, HOUR;
+        /// How long a starter waits for `house.lock` when it is held and nobody listens.
+        house_patience: u64 = 15 * SECOND, Ms, 1, HOUR;
+        /// How long a client waits for the answer to its handshake before it asks the keeper to look.
+        hello_patience: u64 = 5 * SECOND, Ms, 1, HOUR;
+        /// `daemon status` and `doctor` give up after this time and never signal.
+        status_patience: u64 = 2 * SECOND, Ms, 1, HOUR;
+    }
+    connection {
+        /// Connections at once.
+        connections: usize = 2_000, Count, 1, 100_000;
+        /// Requests of one connection that may be pending at once.
+        pending: usize = 10_000, Count, 1, 1_000_000;
+        /// Bytes of answers that may wait for a client that does not read, before it is disconnected.
+        answers: usize = 64 * MIB, Bytes, MIB, 4 * GIB;
+        /// Frames that wait for a slow client; further producers wait, each with a cursor in hand.
+        outbox: usize = 4, Count, 1, 1_000;
+        /// A client that began a message must go on within this time.
+        frame_patience: u64 = 30 * SECOND, Ms, 100, HOUR;
+    }
+}
+
+/// Newest output of a job that is kept in memory. The keeper lays the rings out, and they outlive a supervisor.
 pub const RING: u64 = 256 * 1024;
 /// Records of a stream change that are kept beside the ring.
 pub const RUN_TAGS: usize = 4_096;
-/// A page when the reader names no size.
-pub const PAGE: u64 = 8 * 1024;
 /// The largest page that a reader may ask for.
 pub const PAGE_MAX: u64 = 1024 * 1024;
 /// One frame of `job/tail`: large enough that framing is free, small enough that four of them are no memory.
 pub const TAIL_FRAME: u64 = 64 * 1024;
-
-/// A result's text above this is handed back as head and tail.
-pub const RESULT_WHOLE: u64 = 50 * 1024;
-/// Characters of head and of tail in a shortened result.
-pub const RESULT_ENDS: usize = 2_000;
 /// Largest `output.maxBytes` that can be asked for together with `onLimit: stop`.
 pub const OUTPUT_MAX: u64 = 1 << 40;
 
-/// Spill file of one job.
-pub const SPILL_JOB: u64 = 256 * 1024 * 1024;
-/// Spill files of one session together.
-pub const SPILL_SESSION: u64 = 1024 * 1024 * 1024;
-/// Spill files of one user together.
-pub const SPILL_USER: u64 = 8 * 1024 * 1024 * 1024;
-/// A spill never takes the disk below this much free space.
-pub const DISK_FLOOR: u64 = 1024 * 1024 * 1024;
-/// Spill writes that may be under way at once, so that a slow disk cannot take every blocking thread.
-pub const SPILL_WRITERS: usize = 8;
-
-/// Time between the polite signal and the forced end: long enough for a server to close, short enough to sit through.
-pub const GRACE: u64 = 3_000;
 /// Longest grace that can be asked for.
 pub const GRACE_MAX: u64 = 60_000;
-/// After the forced end: when the survivors are named.
-pub const FORCE_WAIT: u64 = 2_000;
-/// How long the output of an ended job may be held open by a descendant before the end is published.
-pub const DRAIN: u64 = 200;
-/// A start answers within this time, with what is known by then.
-pub const START_ANSWER: u64 = 100;
 /// Longest time limit of a job: 30 days.
-pub const TIMEOUT_MAX: u64 = 30 * 24 * 3_600 * 1_000;
+pub const TIMEOUT_MAX: u64 = 30 * DAY;
 /// Longest wait of one request: a day. Shorter waits are the client's choice.
-pub const WAIT_MAX: u64 = 24 * 3_600 * 1_000;
-/// How long a `job/run` whose supervisor was replaced waits for its client to come back with its key.
-pub const REATTACH: u64 = 30_000;
-
-/// Finished jobs that a session keeps.
-pub const FINISHED: usize = 200;
-/// How long a finished job is kept.
-pub const FINISHED_FOR: u64 = 24 * 3_600 * 1_000;
-/// Tombstones that a session keeps until it is closed.
-pub const TOMBSTONES: usize = 1_000;
-
-/// Events that wait for those who watch sessions; a watcher that is further behind is told how many it missed.
-pub const EVENTS: usize = 1_024;
-/// Names before an adoption or a rename that stay valid.
-pub const MOVED: usize = 1_000;
-
-/// A supervisor with nothing to keep leaves after this time.
-pub const LEAVE_AFTER: u64 = 600_000;
-/// Longest start of a supervisor that a client waits for, and longest time that `start.lock` is held.
-pub const START_PATIENCE: u64 = 10_000;
-/// How long a starter waits for `house.lock` when it is held and nobody listens.
-pub const HOUSE_PATIENCE: u64 = 15_000;
-/// How long a client waits for the answer to its handshake before it asks the keeper to look.
-pub const HELLO_PATIENCE: u64 = 5_000;
-/// `daemon status` and `doctor` give up after this time and never signal.
-pub const STATUS_PATIENCE: u64 = 2_000;
-
-/// A supervisor that served this long without trouble has the crashes before it forgiven; the sixth in a row
-/// without such a time ends the house.
-pub const STEADY: u64 = 10_000;
+pub const WAIT_MAX: u64 = DAY;
 
 /// Descriptors that one live job costs in the keeper, and in the supervisor.
 pub const DESCRIPTORS_PER_JOB: u64 = 4;
-/// Descriptors that are kept free for connections and control.
-pub const DESCRIPTORS_RESERVE: u64 = 32;
-/// Pipes that may be enlarged at once: pipe pages are counted per user, and a user who has used them up gets tiny pipes in every program.
-pub const BIG_PIPES: usize = 16;
 
 /// Largest message, header excluded.
 pub const MESSAGE: usize = 32 * 1024 * 1024;
 /// Largest header of a message.
 pub const HEADER: usize = 4 * 1024;
-/// A client that began a message must go on within this time.
-pub const FRAME_PATIENCE: u64 = 30_000;
-/// Frames that wait for a slow client; further producers wait, each with a cursor in hand.
-pub const OUTBOX: usize = 4;
-/// Bytes of answers that may wait for a client that does not read, before it is disconnected.
-pub const ANSWERS: usize = 64 * 1024 * 1024;
-/// Requests of one connection that may be pending at once.
-pub const PENDING: usize = 10_000;
-/// Connections at once.
-pub const CONNECTIONS: usize = 2_000;
 
 /// Arguments and environment of one job together. The kernel's own bound is usually lower and is then the job's `spawn_failed`.
 pub const ARGUMENTS: usize = 16 * 1024 * 1024;
@@ -121,3 +234,30 @@ pub const REASON: usize = 1_024;
 
 /// Silence after which a time jump of the wall clock against the monotonic clock is called sleep.
 pub const SLEPT: u64 = 2_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_within_its_bounds_and_every_key_is_there_once() {
+        for (i, setting) in SETTINGS.iter().enumerate() {
+            assert!(
+                (setting.least..=setting.most).contains(&setting.default),
+                "{}",
+                setting.key
+            );
+            assert_eq!(setting.value(), setting.default, "{}", setting.key);
+            let twice = SETTINGS[i + 1..].iter().any(|s| s.key == setting.key);
+            assert!(!twice, "{}", setting.key);
+        }
+    }
+
+    #[test]
+    fn a_value_out_of_bounds_changes_nothing() {
+        let writers = SETTINGS.iter().find(|s| s.key == "spill_writers").unwrap();
+        let error = writers.set(0).unwrap_err();
+        assert_eq!(error.to_string(), "must be 1 to 24");
+        assert_eq!(spill_writers(), 8);
+    }
+}

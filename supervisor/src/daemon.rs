@@ -20,7 +20,7 @@ use interprocess::{
 };
 use ostler_proto::{
     address::{DIR_VARIABLE, Folders, STEADY_VARIABLE},
-    limits,
+    config, limits,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::sync::Notify;
@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use crate::{
     clock::Moment,
     connection, diary,
-    house::{DISPOSE, House},
+    house::{House, longest_dispose},
     keeper::cookie,
     ledger::Ledger,
     life::Tools,
@@ -58,8 +58,15 @@ pub(crate) fn run(folders: Folders) -> ExitCode {
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
     }
+    // The keeper has refused a faulty file. One that became so since must not take a house full of jobs with it.
+    let settings = config::read(fs::read_to_string(&folders.config));
+    config::apply(settings.as_deref().unwrap_or_default());
     let _ = make_folder(&folders.state);
     diary::open(&folders.log());
+    if let Err(fault) = settings {
+        let file = folders.config.display();
+        crate::log_line!("warn", "going on with defaults: {file}, {fault}");
+    }
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 4));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
@@ -100,7 +107,7 @@ fn steady_time() -> Duration {
         .ok()
         .filter(|_| hermetic)
         .and_then(|ms| ms.parse().ok());
-    Duration::from_millis(given.unwrap_or(limits::STEADY))
+    Duration::from_millis(given.unwrap_or(limits::steady()))
 }
 
 /// Makes a private folder and those above it.
@@ -157,12 +164,12 @@ async fn serve(folders: Folders) -> io::Result<()> {
             }
             Some(origin) = signals.next() => {
                 crate::log_line!("info", "signal {:?}: stopping everything", origin);
-                house.stop_all(limits::GRACE, "dispose").await;
+                house.stop_all(limits::grace(), "dispose").await;
                 return dispose(&house, Leave::Dispose).await;
             }
             _ = keeper.asked_to_end() => {
                 crate::log_line!("info", "the keeper was told to end: stopping everything");
-                house.stop_all(limits::GRACE, "dispose").await;
+                house.stop_all(limits::grace(), "dispose").await;
                 return dispose(&house, Leave::Dispose).await;
             }
             () = house.disposed.notified() => return dispose(&house, Leave::Dispose).await,
@@ -285,7 +292,7 @@ fn most_jobs() -> u64 {
     };
     // SAFETY: `limit` is a valid rlimit.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur.saturating_sub(limits::DESCRIPTORS_RESERVE) / limits::DESCRIPTORS_PER_JOB
+    limit.rlim_cur.saturating_sub(limits::descriptors_reserve()) / limits::DESCRIPTORS_PER_JOB
 }
 
 fn home() -> PathBuf {
@@ -346,11 +353,11 @@ async fn accept(listener: OwnedFd, house: Arc<House>, accepted: Arc<Notify>) {
         match listener.accept().await {
             Ok(stream) => {
                 accepted.notify_waiters();
-                if house.registry.load().connections >= limits::CONNECTIONS as u64 {
+                if house.registry.load().connections >= limits::connections() as u64 {
                     crate::log_line!(
                         "warn",
                         "a client beyond {} was not taken",
-                        limits::CONNECTIONS
+                        limits::connections()
                     );
                     continue;
                 }
@@ -372,7 +379,7 @@ async fn idle(house: &House) {
         // The sender lives in the house.
         let _ = signs.wait_for(|s| s.empty).await;
         let busy = signs.wait_for(|s| !s.empty);
-        if tokio::time::timeout(Duration::from_millis(limits::LEAVE_AFTER), busy)
+        if tokio::time::timeout(Duration::from_millis(limits::leave_after()), busy)
             .await
             .is_err()
         {
@@ -427,7 +434,7 @@ async fn keeper_lost(house: &House) -> io::Result<()> {
     let _ = fs::remove_file(house.folders.socket());
     let keep = [std::process::id()];
     let sweep = house.tools.trees.sweep_house(&keep);
-    match tokio::time::timeout(Duration::from_millis(DISPOSE), sweep).await {
+    match tokio::time::timeout(Duration::from_millis(longest_dispose()), sweep).await {
         Ok(ended) => {
             for survivor in ended.survivors {
                 crate::log_line!("error", "not ended: pid {} {}", survivor.pid, survivor.why);

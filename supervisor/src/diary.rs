@@ -2,23 +2,70 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::Write,
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
-    sync::{Mutex, PoisonError},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-static LOG: Mutex<Option<File>> = Mutex::new(None);
+use ostler_proto::limits;
+
+static LOG: Mutex<Option<Log>> = Mutex::new(None);
+
+/// The open log.
+struct Log {
+    file: File,
+    path: PathBuf,
+    /// Its size, what the keeper appends not counted.
+    bytes: u64,
+}
 
 /// Opens the log for appending, or opens it again when its file is gone. Without one, lines go nowhere: a full
 /// disk must not stop the house.
 pub(crate) fn open(path: &Path) {
-    let opened = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path);
-    *LOG.lock().unwrap_or_else(PoisonError::into_inner) = opened.ok();
+    *lock() = Log::open(path).ok();
+}
+
+fn lock() -> MutexGuard<'static, Option<Log>> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Log {
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self {
+            bytes: file.metadata()?.len(),
+            path: path.into(),
+            file,
+        })
+    }
+
+    fn write(&mut self, line: &str) -> io::Result<()> {
+        if self.bytes > 0 && self.bytes + line.len() as u64 > limits::log() {
+            self.begin_anew()?;
+        }
+        self.file.write_all(line.as_bytes())?;
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    /// Keeps what there is under another name, in place of what was kept before.
+    fn begin_anew(&mut self) -> io::Result<()> {
+        std::fs::rename(&self.path, before(&self.path))?;
+        *self = Self::open(&self.path)?;
+        Ok(())
+    }
+}
+
+/// Where the log before this one is.
+fn before(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
 }
 
 /// Appends one line to a log that is not kept open: for the keeper, which holds no file that it can do without.
@@ -36,9 +83,9 @@ pub(crate) fn append(path: &Path, level: &str, words: &str) {
 
 /// Writes one line in one `write`, so that keeper and supervisor can share the file.
 pub(crate) fn line(level: &str, words: &str) {
-    if let Some(log) = LOG.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+    if let Some(log) = lock().as_mut() {
         // A log that cannot be written must not end anybody.
-        let _ = log.write_all(text(level, words).as_bytes());
+        let _ = log.write(&text(level, words));
     }
 }
 
@@ -54,4 +101,25 @@ fn text(level: &str, words: &str) -> String {
 #[macro_export]
 macro_rules! log_line {
     ($level:literal, $($words:tt)*) => { $crate::diary::line($level, &format!($($words)*)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_full_begins_anew_and_the_one_before_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.log");
+        let mut log = Log::open(&path).unwrap();
+        let line = "x".repeat(limits::log() as usize / 2 + 1);
+        for _ in 0..3 {
+            log.write(&line).unwrap();
+        }
+        let size = |path: &Path| std::fs::metadata(path).unwrap().len();
+        assert_eq!(size(&path), line.len() as u64);
+        assert_eq!(size(&before(&path)), line.len() as u64);
+        let entries = std::fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(entries, 2, "two in all, however much is said");
+    }
 }

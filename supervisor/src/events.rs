@@ -87,7 +87,7 @@ impl Events {
                 missed: None,
             };
             inner.kept.push_back(Arc::new(event));
-            if inner.kept.len() > limits::EVENTS {
+            if inner.kept.len() > limits::events() {
                 inner.kept.pop_front();
             }
             inner.last
@@ -200,7 +200,7 @@ mod tests {
             watcher.after(2),
             Next::Missed { count: 5, seq: 7 }
         ));
-        tell(&events, limits::EVENTS + 10);
+        tell(&events, limits::events() + 10);
         assert!(matches!(
             watcher.after(7),
             Next::Missed { count: 10, seq: 17 }

@@ -147,4 +147,6 @@ pub(crate) async fn settled(job: &Job) {
 }
 
 /// Longest time that a dispose may take: every grace, the force, and something for the scheduler.
-pub(crate) const DISPOSE: u64 = limits::GRACE_MAX + limits::FORCE_WAIT + 5_000;
+pub(crate) fn longest_dispose() -> u64 {
+    limits::GRACE_MAX + limits::force_wait() + 5_000
+}

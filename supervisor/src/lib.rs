@@ -79,7 +79,7 @@ pub mod process;
 
 use std::{ffi::OsString, fs, io::Write, process::ExitCode};
 
-use ostler_proto::address::Folders;
+use ostler_proto::{address::Folders, config};
 
 /// How to keep a house.
 #[derive(Debug, Clone)]
@@ -97,6 +97,14 @@ pub fn keep(options: KeepOptions) -> ExitCode {
         folders,
         foreground,
     } = options;
+    match config::read(fs::read_to_string(&folders.config)) {
+        Ok(given) => config::apply(&given),
+        Err(fault) => {
+            let config = folders.config.display();
+            let _ = writeln!(std::io::stdout(), "failed: {config}, {fault}");
+            return ExitCode::FAILURE;
+        }
+    }
     let real = fs::canonicalize(&folders.run).unwrap_or_else(|_| folders.run.clone());
     let instance = match tree::instance_here(&real) {
         Ok(instance) => instance,

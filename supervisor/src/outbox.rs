@@ -55,7 +55,7 @@ pub(crate) struct Place<'a> {
 
 pub(crate) fn new(framing: Framing) -> (Outbox, Writer) {
     let (answers, answers_out) = mpsc::unbounded_channel();
-    let (frames, frames_out) = mpsc::channel(limits::OUTBOX);
+    let (frames, frames_out) = mpsc::channel(limits::outbox());
     let waiting = Arc::new(Waiting::default());
     let outbox = Outbox {
         framing,
@@ -78,7 +78,7 @@ impl Outbox {
     pub(crate) fn answer(&self, body: &impl Serialize) {
         let frame = encode(self.framing, body);
         let before = self.waiting.bytes.fetch_add(frame.len(), Ordering::AcqRel);
-        if before + frame.len() > limits::ANSWERS {
+        if before + frame.len() > limits::answers() {
             self.waiting.full.notify_one();
         }
         // A connection that is gone needs no answer.

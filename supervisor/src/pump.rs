@@ -35,7 +35,7 @@ const STEPS: usize = 16;
 const FULL: u64 = 32 * 1024;
 /// Full reads in a row after which a larger pipe is worth its pages.
 const NOISY: u32 = 8;
-/// The larger pipe. Pipe pages are counted per user, so there are at most [`limits::BIG_PIPES`] of them.
+/// The larger pipe. Pipe pages are counted per user, so there are at most [`limits::big_pipes()`] of them.
 const BIG: i32 = 1024 * 1024;
 
 /// What all pumps of a house share.
@@ -51,7 +51,7 @@ impl Pumps {
         Self {
             pool,
             keeper,
-            writers: Semaphore::new(limits::SPILL_WRITERS),
+            writers: Semaphore::new(limits::spill_writers()),
             big: AtomicUsize::new(0),
         }
     }
@@ -165,7 +165,7 @@ impl Noise {
         if self.full != NOISY || self.big.is_some() {
             return;
         }
-        if pumps.big.fetch_add(1, Ordering::Relaxed) < limits::BIG_PIPES {
+        if pumps.big.fetch_add(1, Ordering::Relaxed) < limits::big_pipes() {
             set_pipe_size(fd, BIG);
             self.big = Some(Arc::clone(pumps));
         } else {
@@ -360,7 +360,7 @@ async fn readable(source: Option<&Source>) {
     }
 }
 
-/// One write of a spill, at most [`limits::SPILL_WRITERS`] in the house. The keeper holds the file from its first
+/// One write of a spill, at most [`limits::spill_writers()`] in the house. The keeper holds the file from its first
 /// byte on: somebody who cleans folders may take its name away.
 async fn spill(pumps: &Arc<Pumps>, job: &Arc<Job>) {
     let Ok(_place) = pumps.writers.acquire().await else {

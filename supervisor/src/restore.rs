@@ -276,7 +276,7 @@ fn wait_for_client(job: &Arc<Job>) {
     job.claim();
     let job = Arc::clone(job);
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(limits::REATTACH)).await;
+        tokio::time::sleep(Duration::from_millis(limits::reattach())).await;
         if job.unclaim() && job.status().finished.is_none() {
             job.want_stop(
                 job.spec.grace_ms,

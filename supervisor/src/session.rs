@@ -192,7 +192,7 @@ impl Session {
 
     pub(crate) fn put_tombstone(&mut self, tombstone: Tombstone) {
         self.tombstones.push_back(tombstone);
-        if self.tombstones.len() > limits::TOMBSTONES {
+        if self.tombstones.len() > limits::tombstones() {
             self.tombstones.pop_front();
         }
     }
@@ -221,13 +221,13 @@ impl Session {
     /// Ended jobs beyond what is kept, oldest first.
     pub(crate) fn surplus(&self, now_wall: u64) -> Vec<u64> {
         let ended: Vec<_> = self.jobs.values().filter(|j| !j.is_live()).collect();
-        let many = ended.len().saturating_sub(limits::FINISHED);
+        let many = ended.len().saturating_sub(limits::finished());
         ended
             .iter()
             .enumerate()
             .filter(|(i, j)| {
                 let at = j.status().finished.as_ref().map_or(now_wall, |f| f.at.wall);
-                *i < many || now_wall.saturating_sub(at) > limits::FINISHED_FOR
+                *i < many || now_wall.saturating_sub(at) > limits::finished_for()
             })
             .map(|(_, j)| j.spec.number)
             .collect()

@@ -9,6 +9,7 @@ use ostler_proto::methods::{
     Run, Start, Stop, Target, Wait, WaitedJob,
 };
 use ostler_proto::refusal::Refusal;
+use regex::Regex;
 
 use crate::{PATIENCE, pattern, puppet, within};
 
@@ -89,16 +90,23 @@ impl Desk {
     /// Starts the puppet, waits for the line that it says when it is set up, and returns the row.
     pub async fn ready(&self, start: Start) -> Row {
         let row = self.start(start).await;
-        self.printed(&row.id, "ready").await;
+        self.printed(&row.id, "^ready$").await;
         row
     }
 
-    /// Waits until this line is in the log, whoever of the tree prints it: a wait for text ends with the main process,
-    /// and what that has left behind may speak later.
-    pub async fn printed(&self, id: &str, line: &str) {
+    /// Waits until a line that matches is in the log, whoever of the tree prints it, and returns it: a wait for text
+    /// ends with the main process, and what that has left behind may speak later.
+    pub async fn printed(&self, id: &str, pattern: &str) -> String {
+        let wanted = Regex::new(pattern).expect("the pattern of a test is one");
         let reading = async {
             let (mut cursor, mut text) = (0, String::new());
-            while !text.contains(&format!("{line}\n")) {
+            loop {
+                let whole = text.rfind('\n').map_or(0, |at| at + 1);
+                if let Some(line) = text[..whole].lines().find(|l| wanted.is_match(l)) {
+                    return line.to_owned();
+                }
+                // What follows the last line end is the beginning of a line.
+                text.drain(..whole);
                 let read = Read {
                     id: id.into(),
                     since: Some(cursor),
@@ -106,13 +114,11 @@ impl Desk {
                     ..Read::default()
                 };
                 let page = self.must::<JobRead>(read).await;
-                // A line may have come in pieces; what is before it is of no interest.
-                text.drain(..text.rfind('\n').map_or(0, |at| at + 1));
                 text += page.text.as_deref().unwrap_or_default();
                 cursor = page.next;
             }
         };
-        within(PATIENCE, &format!("{line:?} of {id}"), reading).await;
+        within(PATIENCE, &format!("{pattern:?} of {id}"), reading).await
     }
 
     /// Waits until a job has printed a line that matches, and returns the line.
@@ -129,7 +135,7 @@ impl Desk {
 
     /// Waits until a job has printed `WORD N`, and returns the number.
     pub async fn number(&self, id: &str, word: &str) -> u32 {
-        let line = self.said(id, &format!("^{word} [0-9]+$")).await;
+        let line = self.printed(id, &format!("^{word} [0-9]+$")).await;
         line[word.len() + 1..].parse().expect("digits are a number")
     }
 

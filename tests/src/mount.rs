@@ -149,11 +149,17 @@ fn take_first_question(mut connection: File) -> io::Result<File> {
     /// The kernel wants room for a whole write.
     const ROOM: usize = 1 << 17;
     let mut question = vec![0; ROOM];
-    connection.read(&mut question)?;
-    let ticket: [u8; 8] = question[8..16].try_into().map_err(io::Error::other)?;
+    // A whole message comes with each call.
+    let length = connection.read(&mut question)?;
+    let ticket = question[..length]
+        .get(8..16)
+        .ok_or(io::ErrorKind::InvalidData)?;
+    let ticket = ticket.try_into().map_err(io::Error::other)?;
     connection.write_all(&hello(ticket))?;
-    connection.read(&mut question)?;
-    Ok(connection)
+    match connection.read(&mut question)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(connection),
+    }
 }
 
 /// The answer to the kernel's first message (`fuse_out_header` and `fuse_init_out` of version 7.23 and later).

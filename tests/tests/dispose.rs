@@ -183,10 +183,10 @@ fn unmarked_child(house: &House, keeper: &Process, supervisor: u32) -> Option<Pr
     let list = format!("/proc/{0}/task/{0}/children", keeper.pid);
     let children = std::fs::read_to_string(list);
     let children = children.expect("the keeper lives");
-    let pids = children
+    let mut pids = children
         .split_whitespace()
         .map(|p| p.parse().expect("a number"));
-    let child = Process::of(pids.filter(|pid| unmarked(*pid)).last()?)?;
+    let child = Process::of(pids.rfind(|pid| unmarked(*pid))?)?;
     child.freeze();
     keeper.freeze();
     let shares = process::descriptors(child.pid) == process::descriptors(keeper.pid);

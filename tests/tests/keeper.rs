@@ -12,6 +12,7 @@ use ostler_supervisor::keeper::wire::{
 };
 use ostler_supervisor::log::Arena;
 use ostler_supervisor::process::link::{self, Keeper, Leave};
+use ostler_tests::process::Process;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -1048,6 +1049,29 @@ fn term_is_passed_on_and_the_house_ends_with_the_supervisor() {
     part.control.write_all(&[0]).unwrap();
     assert!(stage.keeper.wait().unwrap().success());
     assert_eq!(state_of(job), None);
+}
+
+/// The first of these orders has an answer, which nobody hears any more; the others are carried out all the same. A lost
+/// farewell was a house that began anew after `daemon stop`.
+#[test]
+fn the_last_orders_of_a_supervisor_that_is_gone_are_all_carried_out() {
+    let mut stage = Stage::new();
+    let keeper = stage.keeper_pid();
+    let mut part = stage.part.take().unwrap();
+    part.start(1, &shell("exit 3"));
+    part.expect(Op::Ended, 1);
+    kill(keeper, libc::SIGSTOP);
+    until("the keeper stands still", || state_of(keeper) == Some('T'));
+    part.send(Op::Reap, 1, 0);
+    part.send(Op::Forget, 1, 0);
+    part.send(Op::Leave, 0, wire::LEAVE_DISPOSE);
+    part.control.write_all(&[0]).unwrap();
+    until("the supervisor is gone", || state_of(part.pid) == Some('Z'));
+    drop(part);
+    let process = Process::of(keeper as u32).expect("it stands still");
+    kill(keeper, libc::SIGCONT);
+    assert!(process.gone_within(LIMIT), "it began anew");
+    assert!(stage.keeper.wait().unwrap().success());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ostler::follow::Event;
 use ostler_proto::job::{JobResult, Outcome, Row, State, Stream};
-use ostler_proto::limits::{DISK_FLOOR, PAGE, PAGE_MAX, RING, SPILL_JOB};
+use ostler_proto::limits::{PAGE_MAX, RING, disk_floor, page, spill_job};
 use ostler_proto::methods::{
     JobRead, JobRelease, JobRun, JobTail, OnLimit, OpenSession, OutputPolicy, Progress, Read, Run,
     SessionOpen, Start, Tail, Target,
@@ -244,7 +244,7 @@ fn no_page_is_above_its_bound_and_the_cursor_finds_all() {
         while cursor < 100_000 {
             let page = desk.read(&row.id, cursor).await;
             let piece = page.text.unwrap();
-            assert!(piece.len() as u64 <= PAGE && !piece.is_empty());
+            assert!(piece.len() as u64 <= page() && !piece.is_empty());
             cursor = page.next;
             text += &piece;
         }
@@ -255,7 +255,7 @@ fn no_page_is_above_its_bound_and_the_cursor_finds_all() {
         });
         let newest = newest.await;
         assert!(
-            newest.from >= 100_000 - PAGE && newest.from % pattern::LINE == 0,
+            newest.from >= 100_000 - page() && newest.from % pattern::LINE == 0,
             "{}",
             newest.from
         );
@@ -377,7 +377,7 @@ fn a_disk_that_fills_up_costs_bytes_that_are_told_and_holds_up_nobody() {
     in_empty_house(async |house| {
         let artifacts = house.folders().artifacts();
         std::fs::create_dir(&artifacts).unwrap();
-        let (room, wide) = (8 << 20, DISK_FLOOR + (64 << 20));
+        let (room, wide) = (8 << 20, disk_floor() + (64 << 20));
         let Some(disk) = Mount::disk(&artifacts, wide) else {
             return;
         };
@@ -427,7 +427,7 @@ fn a_log_above_its_budget_keeps_head_and_tail_and_the_job_goes_on() {
     in_house(async |house| {
         let desk = house.desk();
         let fifo = house.fifo("go");
-        let first = SPILL_JOB + (20 << 20);
+        let first = spill_job() + (20 << 20);
         let total = first + 5000;
         let steps = format!("out {first} , await {fifo} , out 5000 , exit 0");
         let row = desk.start(script(&steps)).await;
@@ -438,13 +438,13 @@ fn a_log_above_its_budget_keeps_head_and_tail_and_the_job_goes_on() {
         let ended = desk.wait(&row.id).await;
         assert_eq!((ended.exit_code, ended.output.end), (Some(0), total));
         let size = std::fs::metadata(ended.output.spill.as_ref().expect("it overflowed"));
-        assert!(size.unwrap().len() <= SPILL_JOB);
+        assert!(size.unwrap().len() <= spill_job());
         let lost = ended.output.lost;
-        assert!(lost >= total - SPILL_JOB - RING, "{lost}");
+        assert!(lost >= total - spill_job() - RING, "{lost}");
         // The head ends and the gap begins in the middle of the budget; the tail is all that follows.
-        let half = SPILL_JOB / 2;
+        let half = spill_job() / 2;
         for (since, from) in [(0, 0), (half - 9, half - 9), (half, half + lost)] {
-            let (page, bytes) = desk.read_raw(&row.id, since, PAGE).await;
+            let (page, bytes) = desk.read_raw(&row.id, since, page()).await;
             assert_eq!((page.from, page.lost), (from, from - since));
             assert_eq!(pattern::first_difference(from, &bytes), None);
         }

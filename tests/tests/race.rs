@@ -1,12 +1,14 @@
 //! Promise (097): however many clients come at once to an empty place, one house begins and all are served.
 
+use std::process::Stdio;
 use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use ostler::{Client, Mode, Options};
 use ostler_proto::methods::HelloAnswer;
 use ostler_supervisor::tree::cookie::HOUSE_JOB;
 use ostler_tests::process::{self, Process};
-use ostler_tests::{House, in_empty_house, rounds};
+use ostler_tests::{House, HungFolder, in_empty_house, rounds};
 
 /// Twenty clients, each on a thread and a runtime of its own, let loose at the same moment.
 fn twenty_at_once(house: &House) -> Vec<HelloAnswer> {
@@ -44,8 +46,7 @@ fn assert_one_house(house: &House, answers: &[HelloAnswer]) {
             (first.keeper_pid, first.pid)
         );
     }
-    let mut both: Vec<u32> = house.marks().living();
-    both.retain(|pid| house.marks().job_of(*pid) == Some(HOUSE_JOB));
+    let mut both = of_the_house(house);
     let mut wanted = vec![first.keeper_pid, first.pid];
     wanted.sort_unstable();
     both.sort_unstable();
@@ -93,6 +94,57 @@ fn twenty_clients_on_an_empty_house_make_one_supervisor() {
     });
 }
 
+/// 100, 101: a socket that is there is no house yet, and a start that takes long is still the only one.
+#[test]
+fn a_start_that_takes_long_is_waited_for_and_not_repeated() {
+    in_empty_house(async |house| {
+        let artifacts = house.folders().artifacts();
+        std::fs::create_dir(&artifacts).expect("it can be made");
+        // The supervisor looks there for leftovers before it serves anybody.
+        let Some(mut hung) = HungFolder::over(&artifacts) else {
+            return;
+        };
+        let client = || {
+            let mut command = house.ostler(&["run", "--", "echo", "served"]);
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            command.spawn().expect("ostler can be executed")
+        };
+        let first = client();
+        hung.has_caught_somebody();
+        assert!(house.folders().socket().exists(), "it is bound already");
+        let clients = [first, client(), client()];
+        // They connect meanwhile; nobody may lose patience or begin another house.
+        let process = Process::of(clients[2].id()).expect("it is not reaped");
+        assert!(
+            !process.gone_within(Duration::from_millis(500)),
+            "it gave up"
+        );
+        assert_eq!(
+            of_the_house(house).len(),
+            2,
+            "one keeper and one supervisor"
+        );
+        drop(hung);
+        for client in clients {
+            let output = client.wait_with_output().expect("it ends");
+            assert_eq!(output.stdout, b"served\n", "{output:?}");
+        }
+        assert_eq!(
+            of_the_house(house).len(),
+            2,
+            "one keeper and one supervisor"
+        );
+        assert_eq!(house.info().await.hello.generation, 1);
+    });
+}
+
+/// Keepers and supervisors.
+fn of_the_house(house: &House) -> Vec<u32> {
+    let mut both = house.marks().living();
+    both.retain(|pid| house.marks().job_of(*pid) == Some(HOUSE_JOB));
+    both
+}
+
 /// 103: the first job of a house asks for one itself while that begins.
 #[test]
 fn a_job_that_starts_a_job_finds_the_house_it_is_in() {
@@ -105,9 +157,11 @@ fn a_job_that_starts_a_job_finds_the_house_it_is_in() {
             "{}",
             said.err
         );
-        let mut both = house.marks().living();
-        both.retain(|pid| house.marks().job_of(*pid) == Some(HOUSE_JOB));
-        assert_eq!(both.len(), 2, "one keeper and one supervisor");
+        assert_eq!(
+            of_the_house(house).len(),
+            2,
+            "one keeper and one supervisor"
+        );
         assert_eq!(house.info().await.hello.generation, 1);
     });
 }

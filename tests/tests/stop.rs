@@ -129,14 +129,14 @@ fn a_tree_that_forks_while_it_dies_is_ended() {
     in_house(async |house| {
         let desk = house.desk();
         let row = desk
-            .ready(script("ignore TERM , renew 20 , say ready , sleep"))
+            .ready(script("ignore TERM , renew 5 , say ready , sleep"))
             .await;
         stop_leaves_nothing(house, &desk, &row.id, 100).await;
         let line = "for i in 1 2 3 4; do (while :; do sh -c : ; done) & done; echo ready; wait";
         let row = desk.ready(command(["sh", "-c", line])).await;
         stop_leaves_nothing(house, &desk, &row.id, 0).await;
         // The leader has ended long ago; only the chains are left.
-        let row = desk.start(script("renew 20 , exit 0")).await;
+        let row = desk.start(script("renew 5 , exit 0")).await;
         assert!(desk.wait(&row.id).await.tree.left > 0);
         stop_leaves_nothing(house, &desk, &row.id, 0).await;
     });
@@ -309,7 +309,7 @@ fn a_tree_of_zombies_counts_as_gone() {
 /// Waits until the child that said its number is dead and its parent has gone on.
 async fn dead_child(desk: &Desk, row: &Row) {
     let child = desk.number(&row.id, "pid").await;
-    desk.said(&row.id, "^ready$").await;
+    desk.printed(&row.id, "^ready$").await;
     // Nothing of that number any more: somebody has buried it already, which he must not.
     Process::of(child)
         .expect("nobody waits for it")
@@ -489,7 +489,7 @@ fn a_stop_right_after_the_start_ends_the_child_and_nobody_else() {
         for _ in 0..ostler_tests::rounds("OSTLER_STOPS", 200) {
             let row = desk.must::<JobStart>(script("sleep")).await;
             let receipt = desk.stop(&row.id, 3000).await;
-            assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
+            assert_eq!(receipt.row.outcome, Some(Outcome::Stopped), "{receipt:?}");
         }
         assert_eq!(desk.get(&bystander.id).await.row.state, State::Running);
     });

@@ -279,7 +279,7 @@ fn a_privileged_child_alone_is_left_of_its_tree() {
         );
         let row = desk.start(command(["sh", "-c", &line])).await;
         let pid = desk.number(&row.id, "pid").await;
-        desk.printed(&row.id, "ready").await;
+        desk.printed(&row.id, "^ready$").await;
         let ended = desk.wait(&row.id).await;
         assert_eq!((ended.outcome, ended.tree.left), (Some(Outcome::Exited), 2));
         let receipt = stop_names(&desk, &row, pid, "not permitted").await;

@@ -170,7 +170,7 @@ async fn status(args: Status) -> Result<i32, Failure> {
     let endpoint = Endpoint::of_user()?;
     let client = scope::client(Mode::Look)?;
     let asked = client.call::<SupervisorInfo>(Nothing {});
-    let patience = Duration::from_millis(limits::STATUS_PATIENCE + 100);
+    let patience = Duration::from_millis(limits::status_patience() + 100);
     let answer = match tokio::time::timeout(patience, asked).await {
         Ok(answer) => answer,
         Err(_) => Err(silent(endpoint.folders()).into()),

@@ -34,8 +34,8 @@ pub(crate) fn context(text: &str) -> Result<u64, String> {
 
 /// Live jobs allowed.
 pub(crate) fn quota(text: &str) -> Result<u32, String> {
-    let n = bounded(text, 0, limits::QUOTA_CEILING.into())?;
-    u32::try_from(n).map_err(|_| format!("must be at most {}", limits::QUOTA_CEILING))
+    let n = bounded(text, 0, limits::quota_ceiling().into())?;
+    u32::try_from(n).map_err(|_| format!("must be at most {}", limits::quota_ceiling()))
 }
 
 /// An exit code as a shell has it.

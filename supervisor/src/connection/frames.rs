@@ -77,7 +77,7 @@ impl Frames {
                 Err(why) => return Next::Broken(why),
             }
             if self.until.is_none() && !self.bytes.is_empty() {
-                self.until = Some(Instant::now() + Duration::from_millis(limits::FRAME_PATIENCE));
+                self.until = Some(Instant::now() + Duration::from_millis(limits::frame_patience()));
             }
             let filled = match self.until {
                 None => self.fill().await,

@@ -147,10 +147,10 @@ impl Service {
             "exit" => return Routed::Exit,
             _ => {}
         }
-        if pending >= limits::PENDING {
+        if pending >= limits::pending() {
             let refusal = Refusal::limit(
                 "pending",
-                limits::PENDING as u64,
+                limits::pending() as u64,
                 "too many requests of this connection are pending",
                 &[],
             );

@@ -82,7 +82,12 @@ impl Keeper {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return self.watch_room(true);
                 }
-                Err(error) if gone(&error) => return self.wire_lost(),
+                // Nobody hears us any more. What was ordered before may still stand in the socket, a farewell among
+                // it; its end shows when that is read.
+                Err(error) if gone(&error) => {
+                    self.watch_room(false);
+                    return self.tell_nothing();
+                }
                 // Too many descriptors on their way, or none left to make a payload's
                 // file: room in the socket would wake us at once, so a clock does.
                 Err(_) => {

@@ -210,7 +210,8 @@ impl Living {
         };
         self.caught_up = true;
         // Bounded: behind a disk that does not answer, the rest comes into the log later.
-        let caught_up = tokio::time::timeout(Duration::from_millis(limits::DRAIN), pump.catch_up());
+        let caught_up =
+            tokio::time::timeout(Duration::from_millis(limits::drain()), pump.catch_up());
         self.works.push(Box::pin(async move {
             let _ = caught_up.await;
             Work::CaughtUp

@@ -176,7 +176,7 @@ fn tree_empty(life: &mut Life, now: u64) -> Actions {
 
 fn drain(life: &mut Life, now: u64) -> Actions {
     life.phase = Phase::Draining {
-        until: now + limits::DRAIN,
+        until: now + limits::drain(),
     };
     let mut actions = vec![Action::Bury];
     if life.output_closed {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 1_000;
-    const UNTIL: u64 = NOW + limits::DRAIN;
+    const UNTIL: u64 = NOW + 200;
 
     fn at(phase: Phase) -> Life {
         Life {

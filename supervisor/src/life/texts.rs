@@ -1,6 +1,6 @@
 //! The texts of a result: each stream whole, or its head and its tail with what is missing named between.
 
-use ostler_proto::limits::{PAGE_MAX, RESULT_ENDS, RESULT_WHOLE};
+use ostler_proto::limits::{self, PAGE_MAX};
 
 use crate::{
     job::Texts,
@@ -21,24 +21,25 @@ pub(crate) fn of(log: &Log, until: u64) -> Texts {
 }
 
 fn one(log: &Log, until: u64, filter: Filter) -> (String, bool, u64) {
-    if until <= RESULT_WHOLE {
+    if until <= limits::result_whole() {
         return collect(log, 0, until, filter, usize::MAX);
     }
     // The stream may be small although the log is large: take it whole if it is.
-    let (whole, cut, replaced) = collect(log, 0, until, filter, RESULT_WHOLE as usize + 4);
-    if whole.len() as u64 <= RESULT_WHOLE && !cut {
+    let (whole, cut, replaced) =
+        collect(log, 0, until, filter, limits::result_whole() as usize + 4);
+    if whole.len() as u64 <= limits::result_whole() && !cut {
         return (whole, false, replaced);
     }
-    let head: String = whole.chars().take(RESULT_ENDS).collect();
+    let head: String = whole.chars().take(limits::result_ends()).collect();
     // Four bytes a character at most; a filter may need to look further back.
-    let mut span = (RESULT_ENDS * 4) as u64;
+    let mut span = (limits::result_ends() * 4) as u64;
     let (tail, replaced) = loop {
         let (text, _, r) = collect(log, until.saturating_sub(span), until, filter, usize::MAX);
         let n = text.chars().count();
-        if n >= RESULT_ENDS || span >= until || span >= 64 * PAGE_MAX {
+        if n >= limits::result_ends() || span >= until || span >= 64 * PAGE_MAX {
             break (
                 text.chars()
-                    .skip(n.saturating_sub(RESULT_ENDS))
+                    .skip(n.saturating_sub(limits::result_ends()))
                     .collect::<String>(),
                 r,
             );

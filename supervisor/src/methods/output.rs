@@ -102,7 +102,7 @@ impl Serve for JobRead {
             &params.id,
             &caller.access(),
         )?;
-        let max = params.max.unwrap_or(limits::PAGE);
+        let max = params.max.unwrap_or(limits::page());
         if let Some(pattern) = &params.pattern {
             within("context", params.context, 0, limits::CONTEXT)?;
             let pattern = compile("match", pattern)?;
@@ -313,7 +313,7 @@ impl Serve for JobTail {
             &caller.access(),
         )?;
         let first = if params.follow {
-            newest(&job.log, limits::PAGE)
+            newest(&job.log, limits::page())
         } else {
             job.oldest()
         };

@@ -65,7 +65,7 @@ impl Serve for SessionClose {
         };
         // It goes on when the asker does not: a session that is half closed is of use to nobody.
         let registry = std::sync::Arc::clone(registry);
-        let grace = params.grace_ms.unwrap_or(limits::GRACE);
+        let grace = params.grace_ms.unwrap_or(limits::grace());
         let closing = tokio::spawn(async move {
             for job in jobs.iter().filter(|j| j.is_live()) {
                 job.ask_stop(grace, crate::job::Who::asked("close", None));

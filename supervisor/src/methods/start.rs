@@ -43,7 +43,7 @@ pub(super) fn admit(caller: &Caller, start: Start, bound: bool) -> Result<Arc<Jo
 pub(super) async fn begun(job: &Job) {
     let mut status = job.watch();
     let known = status.wait_for(|s| s.state != State::Starting);
-    let _ = tokio::time::timeout(Duration::from_millis(limits::START_ANSWER), known).await;
+    let _ = tokio::time::timeout(Duration::from_millis(limits::start_answer()), known).await;
 }
 
 impl Serve for JobStart {

@@ -64,7 +64,7 @@ impl Serve for SupervisorStop {
         // It goes on when the asker does not: a house that refuses everything and never leaves is of use to nobody.
         // The asker may be one of the jobs that it ends.
         let house = Arc::clone(caller.house());
-        let grace = params.grace_ms.unwrap_or(limits::GRACE);
+        let grace = params.grace_ms.unwrap_or(limits::grace());
         let stopping = tokio::spawn(async move {
             let jobs = house.stop_all(grace, "dispose").await;
             let receipts = jobs.iter().map(|job| receipt(job, false)).collect();

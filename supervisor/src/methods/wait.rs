@@ -169,11 +169,11 @@ impl Waiting {
 
     fn ended_before(&self) -> WaitedJob {
         let mut told = self.told(Reason::EndedBefore);
-        let from = newest(&self.job.log, limits::PAGE);
+        let from = newest(&self.job.log, limits::page());
         let text = self
             .job
             .log
-            .text(from, limits::PAGE as usize, crate::log::Filter::All, true)
+            .text(from, limits::page() as usize, crate::log::Filter::All, true)
             .text;
         let lines: Vec<_> = text
             .lines()

@@ -153,7 +153,11 @@ impl Registry {
         most_jobs: u64,
         started_at: u64,
     ) -> Self {
-        let budget = Budget::with_floor(limits::SPILL_USER, artifacts.clone(), limits::DISK_FLOOR);
+        let budget = Budget::with_floor(
+            limits::spill_user(),
+            artifacts.clone(),
+            limits::disk_floor(),
+        );
         Self {
             inner: Mutex::new(Inner {
                 next_number: 1,
@@ -362,7 +366,7 @@ impl Registry {
             accepted: plan.accepted,
             timeout_at: ask.timeout_ms.map(|ms| plan.accepted.mono + ms),
             timeout_ms: ask.timeout_ms,
-            grace_ms: ask.grace_ms.unwrap_or(limits::GRACE),
+            grace_ms: ask.grace_ms.unwrap_or(limits::grace()),
             max_bytes: ask.output.max_bytes,
             on_limit: ask.output.on_limit,
             ok: ask.ok.clone(),
@@ -469,7 +473,7 @@ pub(crate) fn spill_policy(spec: &Spec, budget: &Arc<Budget>) -> SpillPolicy {
         None => SpillPolicy::Off,
         Some(path) => SpillPolicy::To {
             path: PathBuf::from(path),
-            cap: limits::SPILL_JOB,
+            cap: limits::spill_job(),
             budget: Arc::clone(budget),
         },
     }
@@ -510,7 +514,7 @@ fn full(session: &Session, limit: u32) -> Refusal {
     .hint(format!(
         "stop one, or ostler session open {} --commands {}",
         session.record.session.id,
-        (u64::from(limit) * 2).clamp(1, u64::from(limits::QUOTA_CEILING))
+        (u64::from(limit) * 2).clamp(1, u64::from(limits::quota_ceiling()))
     ))
 }
 

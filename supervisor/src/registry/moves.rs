@@ -241,7 +241,7 @@ impl Inner {
             earlier.to.clone_from(&gone.to);
         }
         self.gone.push_back(gone);
-        if self.gone.len() > limits::MOVED {
+        if self.gone.len() > limits::moved() {
             self.gone.pop_front();
         }
     }

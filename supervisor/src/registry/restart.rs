@@ -64,7 +64,7 @@ impl Registry {
 
     /// Puts a session of an earlier supervisor back.
     pub(crate) fn restore_session(&self, record: Record, tombstones: Vec<Tombstone>) {
-        let budget = Budget::new(limits::SPILL_SESSION, Some(Arc::clone(&self.budget)));
+        let budget = Budget::new(limits::spill_session(), Some(Arc::clone(&self.budget)));
         let mut session = Session::new(record, budget);
         for tombstone in tombstones {
             session.put_tombstone(tombstone);

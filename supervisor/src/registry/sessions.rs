@@ -88,7 +88,7 @@ impl Registry {
             },
             root: ask.root.clone(),
             token_hash: secret::hash(&token),
-            limits: limits_of(&ask, DEFAULT_LIMITS),
+            limits: limits_of(&ask, default_limits()),
             lease_ms: ask.lease_ms.filter(|_| !ask.keep),
             opened_at: Moment::now().wall,
             folder: secret::ulid(),
@@ -101,7 +101,7 @@ impl Registry {
         self.ledger.append(&Entry::Session(record.clone()));
         let mut session = Session::new(
             record,
-            Budget::new(limits::SPILL_SESSION, Some(Arc::clone(&self.budget))),
+            Budget::new(limits::spill_session(), Some(Arc::clone(&self.budget))),
         );
         session.clients = 1;
         session.attached = 1;
@@ -284,11 +284,13 @@ impl Registry {
     }
 }
 
-const DEFAULT_LIMITS: SessionLimits = SessionLimits {
-    commands: limits::COMMANDS,
-    shells: limits::SHELLS,
-    agents: limits::AGENTS,
-};
+fn default_limits() -> SessionLimits {
+    SessionLimits {
+        commands: limits::commands(),
+        shells: limits::shells(),
+        agents: limits::agents(),
+    }
+}
 
 /// Changes what an open session may be asked to change; true when something did.
 fn change(record: &mut Record, ask: &OpenSession) -> bool {
@@ -331,10 +333,10 @@ fn check_open(ask: &OpenSession) -> Result<(), Refusal> {
         ("shells", ask.shells),
         ("agents", ask.agents),
     ] {
-        if n.is_some_and(|n| n == 0 || n > limits::QUOTA_CEILING) {
+        if n.is_some_and(|n| n == 0 || n > limits::quota_ceiling()) {
             return Err(Refusal::bad(
                 field,
-                format!("must be 1 to {}", limits::QUOTA_CEILING),
+                format!("must be 1 to {}", limits::quota_ceiling()),
             ));
         }
     }

@@ -30,7 +30,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ostler_proto::job::Survivor;
-use ostler_proto::limits::FORCE_WAIT;
+use ostler_proto::limits;
 use tokio::sync::oneshot;
 
 use super::platform::{self, Group, Opened, Process, Scanner, Urgency, Waited, Wake};
@@ -120,7 +120,7 @@ impl Trees {
         self.query(mark, vec![Signal::Number(signo)]).await
     }
 
-    /// Ends the tree and answers when nobody is left, or after [`FORCE_WAIT`] with those that remain; a few
+    /// Ends the tree and answers when nobody is left, or after [`limits::force_wait()`] with those that remain; a few
     /// looks later while the tree still changes.
     pub async fn kill(&self, mark: Mark) -> Killed {
         self.end(Target::Job(mark)).await
@@ -483,7 +483,7 @@ impl Kill {
         Self {
             target,
             reply: Some(reply),
-            deadline: Instant::now() + Duration::from_millis(FORCE_WAIT),
+            deadline: Instant::now() + Duration::from_millis(limits::force_wait()),
             seen: BTreeSet::new(),
             gone: BTreeSet::new(),
             here: BTreeMap::new(),
