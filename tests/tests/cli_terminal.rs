@@ -114,6 +114,7 @@ fn no_line_is_drawn_where_it_was_not_asked_for() {
             "ostler wait web --timeout 1500ms -q",
             "ostler wait web --timeout 1500ms 2>err; cat err",
             "TERM=dumb ostler wait web --timeout 1500ms",
+            "set -m; ostler wait web --timeout 1500ms & wait $!",
         ] {
             let (code, seen) = house.terminal(&format!("{line}; exit $?")).ends();
             assert!(code == 124 || code == 0, "{line}: {code}");

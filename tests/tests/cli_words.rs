@@ -169,6 +169,7 @@ fn a_supervisor_that_does_not_answer_is_told_while_the_command_waits() {
             hello.keeper_pid
         );
         assert!(status.err.contains(&words), "{status:?}");
+        assert!(!status.err.contains("note:"), "{status:?}");
         let mut terminal = house.terminal("ostler ls -q");
         terminal.shows(&format!(
             "note: the supervisor (pid {}) does not answer yet; stopped by a debugger?",

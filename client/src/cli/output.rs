@@ -32,6 +32,9 @@ pub(crate) fn line_is_seen() -> bool {
 
 /// Draws a line in place of the one before. It has no control characters; it is cut to the terminal.
 pub(crate) fn draw_line(text: &str) {
+    if !in_foreground() {
+        return;
+    }
     // The last cell stays free: a terminal may go to its next line when it is taken.
     let width = table::width_of(libc::STDERR_FILENO).map_or(0, |w| w.saturating_sub(1));
     let text = table::cut(&words::clean(text), width);
@@ -44,6 +47,12 @@ pub(crate) fn draw_line(text: &str) {
     DRAWN.store(true, Ordering::Relaxed);
     // In one write: nothing comes between its parts.
     let _ = io::stderr().write_all(format!("{ERASE}{dim}{text}{normal}").as_bytes());
+}
+
+/// Tells whether the terminal is ours at this moment: behind a prompt, after `&` or Ctrl-Z, a line would only disturb.
+fn in_foreground() -> bool {
+    // SAFETY: both take numbers at most and touch no memory.
+    unsafe { libc::tcgetpgrp(libc::STDERR_FILENO) == libc::getpgrp() }
 }
 
 /// Takes the line away that was drawn last.

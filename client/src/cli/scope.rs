@@ -152,7 +152,10 @@ fn options(mode: Mode) -> Result<Options, Failure> {
     options.program = Some(PathBuf::from("/proc/self/exe"));
     options.name = format!("ostler command line {}", ostler_proto::VERSION);
     options.owner = true;
-    options.slow = Some(slow::tell);
+    if mode != Mode::Look {
+        // Who only looks says it in the answer.
+        options.slow = Some(slow::tell);
+    }
     Ok(options)
 }
 
