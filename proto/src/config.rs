@@ -197,7 +197,9 @@ impl Unit {
 
 /// The largest unit in which it is a whole number.
 fn said(value: u64, units: &[(&str, u64)], gap: &str, smallest: &str) -> String {
-    let whole = units.iter().find(|(_, n)| value > 0 && value % n == 0);
+    let whole = units
+        .iter()
+        .find(|(_, n)| value > 0 && value.is_multiple_of(*n));
     match whole {
         Some((unit, n)) => format!("{}{gap}{unit}", value / n),
         None => format!("{value}{gap}{smallest}"),

@@ -584,7 +584,6 @@ fn a_start_beside_a_close_is_refused_or_ended() {
             let close = CloseSession {
                 session: Some(id.clone()),
                 grace_ms: Some(0),
-                ..CloseSession::default()
             };
             let starting = tokio::spawn(async move { opener.call::<JobStart>(start).await });
             closer.must::<SessionClose>(close).await;
