@@ -77,7 +77,8 @@ const COUNT_MOST: Duration = Duration::from_millis(200);
 enum Work {
     Signalled(Vec<u32>),
     Killed(Killed),
-    Counted(u32),
+    /// Nothing: nobody could look.
+    Counted(Option<u32>),
     CaughtUp,
 }
 
@@ -413,14 +414,20 @@ impl Living {
                 }
             }
             Work::CaughtUp => self.pending.push_back(Event::Deadline),
-            Work::Counted(n) => {
+            // A tree is never called empty because nobody could look.
+            Work::Counted(None) => {
+                self.counting = false;
+                self.first_count = false;
+                self.left = self.left.max(1);
+                self.count_later();
+            }
+            Work::Counted(Some(n)) => {
                 self.counting = false;
                 self.first_count = false;
                 self.left = n;
                 // A count during which something ended may have missed what that one forked at last.
                 if std::mem::take(&mut self.count_again) {
-                    self.pause = (self.pause * 2).clamp(COUNT_FIRST, COUNT_MOST);
-                    self.count();
+                    self.count_later();
                 } else if n == 0 {
                     self.pending.push_back(Event::TreeEmpty);
                 } else {
@@ -453,6 +460,11 @@ impl Living {
         self.job.publish(|s| s.stopped = Some(stopped));
     }
 
+    fn count_later(&mut self) {
+        self.pause = (self.pause * 2).clamp(COUNT_FIRST, COUNT_MOST);
+        self.count();
+    }
+
     /// Counts the members; one scan at a time, and once more if something ended meanwhile.
     fn count(&mut self) {
         if self.counting {
@@ -466,7 +478,7 @@ impl Living {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            Work::Counted(trees.members(mark).await.len() as u32)
+            Work::Counted(trees.count(mark).await)
         }));
     }
 

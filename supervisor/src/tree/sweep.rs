@@ -104,20 +104,27 @@ impl Trees {
         lock(&self.shared.fault).clone()
     }
 
-    /// Returns the living members, the main process included. The scan starts after the call.
+    /// Returns the living members, the main process included, as far as they were found. The scan starts after the
+    /// call.
     pub async fn members(&self, mark: Mark) -> Vec<u32> {
-        self.query(mark, Vec::new()).await
+        self.query(mark, Vec::new()).await.found
+    }
+
+    /// Counts the living members. Nothing: nobody could look, which is not the same as that nobody is there.
+    pub async fn count(&self, mark: Mark) -> Option<u32> {
+        let looked = self.query(mark, Vec::new()).await;
+        looked.whole.then_some(looked.found.len() as u32)
     }
 
     /// Asks every member to end: TERM, then CONT for those that are stopped. Returns whom it reached.
     pub async fn polite(&self, mark: Mark) -> Vec<u32> {
-        self.query(mark, vec![Signal::Polite, Signal::Continue])
-            .await
+        let signals = vec![Signal::Polite, Signal::Continue];
+        self.query(mark, signals).await.found
     }
 
     /// Sends `signo` to every member. Returns whom it reached.
     pub async fn signal(&self, mark: Mark, signo: i32) -> Vec<u32> {
-        self.query(mark, vec![Signal::Number(signo)]).await
+        self.query(mark, vec![Signal::Number(signo)]).await.found
     }
 
     /// Ends the tree and answers when nobody is left, or after [`limits::force_wait()`] with those that remain; a few
@@ -133,7 +140,7 @@ impl Trees {
         self.end(Target::House { keep }).await
     }
 
-    async fn query(&self, mark: Mark, signals: Vec<Signal>) -> Vec<u32> {
+    async fn query(&self, mark: Mark, signals: Vec<Signal>) -> Looked {
         let (reply, answer) = oneshot::channel();
         self.shared.ask(Ask::Query(Query {
             target: Arc::new(Target::Job(mark)),
@@ -142,7 +149,7 @@ impl Trees {
             hit: Vec::new(),
             reply,
         }));
-        // The worker always answers; it is gone only together with the runtime.
+        // The worker always answers; it is gone only together with the runtime, or after a panic.
         answer.await.unwrap_or_default()
     }
 
@@ -275,8 +282,12 @@ impl Worker<'_> {
             }
             *lock(&self.shared.fault) = fault.as_ref().map(ToString::to_string);
             for query in queries {
+                let looked = Looked {
+                    found: query.hit,
+                    whole: fault.is_none(),
+                };
                 // Whoever asked may have left.
-                let _ = query.reply.send(query.hit);
+                let _ = query.reply.send(looked);
             }
             self.settle(fault.is_some());
         }
@@ -425,7 +436,15 @@ struct Query {
     /// Nobody is signalled twice, though a look may tell of a newborn twice.
     met: BTreeSet<u32>,
     hit: Vec<u32>,
-    reply: oneshot::Sender<Vec<u32>>,
+    reply: oneshot::Sender<Looked>,
+}
+
+/// Whom a look found.
+#[derive(Default)]
+struct Looked {
+    found: Vec<u32>,
+    /// It went to its end; otherwise there may be others.
+    whole: bool,
 }
 
 impl Query {
