@@ -305,6 +305,9 @@ pub struct JobResult {
     pub stdout_truncated: bool,
     /// Not the whole text: the rest is in the log.
     pub stderr_truncated: bool,
+    /// What the caller said that it does: `read`, `write`, `network` or `process`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_effect: Option<String>,
     /// The file that was executed, as it was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileIdentity>,

@@ -113,13 +113,13 @@ impl Refusal {
         Self::new(RefusalKind::BadArgument, format!("`{field}` {why}")).with("field", field)
     }
 
-    /// An unknown or foreign job: one and the same answer. It names only what the asker named.
+    /// An unknown or foreign job: one and the same answer. It names only what the asker named, `t1` or `SESSION/t1`.
     pub fn no_job(id: &str) -> Self {
-        Self::new(
-            RefusalKind::NotFound,
-            format!("no job {id} in this session"),
-        )
-        .hint("ostler ls")
+        let words = match id.split_once('/') {
+            Some((session, short)) => format!("no job {short} in session {session}"),
+            None => format!("no job {id} in this session"),
+        };
+        Self::new(RefusalKind::NotFound, words).hint("ostler ls")
     }
 
     /// An unknown or foreign session: one and the same answer.

@@ -261,7 +261,9 @@ impl Restored {
                 }
             }
         }
-        house.registry.restored(past.next_number);
+        // A first supervisor has an empty arena, and to look at each of its headers would fill two megabytes with them.
+        let crashed = past.started_at.is_some();
+        house.registry.restored(past.next_number, crashed);
         for lease in house.registry.leases() {
             house.run_lease(lease);
         }

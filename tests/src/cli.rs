@@ -175,7 +175,10 @@ impl Terminal {
             let left = until.saturating_duration_since(Instant::now());
             match self.pieces.recv_timeout(left) {
                 Ok(piece) => self.seen += &String::from_utf8_lossy(&piece),
-                Err(_) => panic!("{text:?} did not come: {:?}", self.seen),
+                Err(why) => {
+                    let child = self.child.try_wait();
+                    panic!("{text:?} did not come ({why}, {child:?}): {:?}", self.seen)
+                }
             }
         }
     }

@@ -429,7 +429,7 @@ pub fn as_ordinary_user_with_root_puppet(test: &str) -> Option<String> {
     if !is_superuser() {
         let given = std::env::var(ROOT_PUPPET).ok();
         if given.is_none() {
-            eprintln!("SKIPPED: only the superuser can make a set-uid program");
+            crate::skip("only the superuser can make a set-uid program");
         }
         return given;
     }

@@ -34,6 +34,21 @@ pub use wire::Wire;
 /// What a test waits for at most when it names no time: far above anything that is right, on a busy machine too.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Says that something cannot be tested here. The test command counts these at its end: the runner shows nothing of
+/// tests that pass.
+pub fn skip(why: &str) {
+    eprintln!("SKIPPED: {why}");
+    if let Some(list) = std::env::var_os("OSTLER_SKIPPED") {
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(list);
+        // One write: many tests share the file.
+        let line = format!("{why}\n");
+        let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, line.as_bytes()));
+    }
+}
+
 /// Awaits something that must come.
 ///
 /// # Panics

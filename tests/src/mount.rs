@@ -81,7 +81,7 @@ fn skippable<T>(made: io::Result<T>) -> Option<T> {
             let lacking =
                 lacking.contains(&error.kind()) || error.raw_os_error() == Some(libc::ENODEV);
             assert!(lacking, "it cannot be mounted: {error}");
-            eprintln!("SKIPPED: nothing can be mounted here: {error}");
+            crate::skip(&format!("nothing can be mounted here: {error}"));
             None
         }
     }

@@ -475,8 +475,11 @@ fn a_stop_of_the_house_goes_on_without_its_client() {
             puppet()
         );
         assert_eq!(house.shell(&line).code, 0);
-        // The grace is longer than the client lives.
-        house.shell("timeout -s KILL 0.5 ostler daemon stop");
+        // The client dies when its request is there, and before the grace is over.
+        let killed = house.shell(
+            "ostler daemon stop & until ostler show t1 | grep -q stopping; do :; done; kill -9 $!",
+        );
+        assert_eq!(killed.code, 0, "{}", killed.err);
         let gone =
             "timeout 20 sh -c 'until ostler daemon status | grep -q \"running *no\"; do :; done'";
         assert_eq!(
@@ -500,5 +503,22 @@ fn a_run_says_what_it_leaves_behind() {
             told.err
         );
         assert!(told.out.starts_with("x\nt1  stopped in "), "{}", told.out);
+    });
+}
+
+/// A panic of a library below is no answer.
+#[test]
+fn a_client_without_descriptors_says_so_in_one_line() {
+    in_empty_house(async |house| {
+        for n in [6, 8, 10, 12] {
+            let told = house.shell(&format!("ulimit -n {n}; ostler ls"));
+            assert_eq!(told.code, 125, "{n}: {}", told.err);
+            assert!(
+                told.err.starts_with("error: too few descriptors"),
+                "{n}: {}",
+                told.err
+            );
+            assert_eq!(told.err.lines().count(), 2, "{n}: {}", told.err);
+        }
     });
 }

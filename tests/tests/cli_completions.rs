@@ -131,7 +131,7 @@ fn the_scripts_of_all_shells_can_be_read_by_them() {
             std::fs::write(house.file("script"), script.out).unwrap();
             let here = Command::new(shell).arg("-c").arg("").output().is_ok();
             if !here || check.is_empty() {
-                eprintln!("SKIPPED: no {shell} here to read its script");
+                ostler_tests::skip(&format!("no {shell} here to read its script"));
                 continue;
             }
             let read = house.shell(check);

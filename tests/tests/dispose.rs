@@ -319,6 +319,32 @@ fn a_deleted_socket_is_bound_again_and_no_second_house_begins() {
     });
 }
 
+/// 104: where the lock file was taken away too, both hold the new one: else the end of the keeper would let a second
+/// house begin while the first still stops its jobs.
+#[test]
+fn a_house_that_bound_again_holds_the_new_lock_twice() {
+    in_house(async |house| {
+        use std::os::unix::fs::MetadataExt;
+        house.desk().start(script("sleep")).await;
+        let before = house.info().await.hello;
+        for file in [house.folders().socket(), house.folders().house_lock()] {
+            std::fs::remove_file(file).unwrap();
+        }
+        let client = Client::new(house.options(Mode::Start));
+        let after = within(PATIENCE, "an answer", client.hello()).await;
+        assert_eq!(after.unwrap().keeper_pid, before.keeper_pid);
+        let lock = std::fs::metadata(house.folders().house_lock()).unwrap();
+        for pid in [before.keeper_pid, before.pid] {
+            let files = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+            let mut held = files
+                .flatten()
+                .filter_map(|f| std::fs::metadata(f.path()).ok());
+            let held = held.any(|f| (f.dev(), f.ino()) == (lock.dev(), lock.ino()));
+            assert!(held, "{pid} does not hold the lock");
+        }
+    });
+}
+
 /// 104: files are caches, the socket answers first.
 #[test]
 fn deleted_lock_files_do_not_make_a_second_house() {

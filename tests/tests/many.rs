@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, State};
-use ostler_proto::methods::{JobStop, Stop};
+use ostler_proto::methods::{
+    CloseSession, JobStop, Nothing, OpenSession, SessionClose, SessionList, Start, Stop,
+};
+use ostler_tests::house::files_below;
 use ostler_tests::{Desk, PATIENCE, command, in_house, process, rounds, script, within};
 
 /// Starts `n` jobs, 50 at a time, and returns their ids.
@@ -155,5 +158,79 @@ fn memory_does_not_grow_with_the_number_of_jobs_that_have_been() {
             desk.list().await.len() <= 200,
             "at most 200 finished jobs are kept"
         );
+    });
+}
+
+/// Sessions that come and go leave nothing: no file, no descriptor, no process, no growing memory.
+#[test]
+fn sessions_that_were_opened_and_closed_leave_nothing() {
+    in_house(async |house| {
+        let hello = house.info().await.hello;
+        let watcher = house.desk_without_session();
+        let round = async |n: usize| {
+            let desk = house.desk_of(OpenSession {
+                id: Some(format!("s{n}")),
+                ..OpenSession::default()
+            });
+            // One that spilled, one that is over and one that lives.
+            let spilled = desk.start(script("out 300000")).await;
+            desk.wait(&spilled.id).await;
+            desk.run(script("exit 1")).await;
+            desk.start(script("fork [ sleep ] , sleep")).await;
+            let close = CloseSession {
+                session: None,
+                grace_ms: Some(0),
+            };
+            desk.must::<SessionClose>(close).await;
+        };
+        for n in 0..10 {
+            round(n).await;
+        }
+        let before = (
+            process::resident(hello.pid),
+            process::descriptors(hello.pid),
+        );
+        for n in 10..10 + rounds("OSTLER_SESSIONS", 50) {
+            round(n).await;
+        }
+        let settled = async {
+            // The last desk's connection is closed a moment after it is dropped.
+            while process::descriptors(hello.pid) > before.1 {
+                watcher.must::<SessionList>(Nothing {}).await;
+            }
+        };
+        within(PATIENCE, "the end of every descriptor", settled).await;
+        let after = process::resident(hello.pid);
+        assert!(after < before.0 + (4 << 20), "{} became {after}", before.0);
+        assert!(
+            watcher
+                .must::<SessionList>(Nothing {})
+                .await
+                .sessions
+                .is_empty()
+        );
+        assert_eq!(house.marks().living().len(), 2, "keeper and supervisor");
+        let artifacts = files_below(&house.folders().artifacts());
+        assert!(artifacts.is_empty(), "{artifacts:?}");
+    });
+}
+
+/// Two clients that ask with one key at the same time start one job.
+#[test]
+fn equal_keys_of_two_clients_start_one_job() {
+    in_house(async |house| {
+        let desks = [house.desk(), house.desk()];
+        for n in 0..rounds("OSTLER_KEYS", 50) {
+            let asked = desks.each_ref().map(|desk| {
+                let desk = desk.clone();
+                let start = Start {
+                    key: Some(format!("k{n}")),
+                    ..script("exit 0")
+                };
+                tokio::spawn(async move { desk.start(start).await.process_id })
+            });
+            let [a, b] = asked;
+            assert_eq!(a.await.unwrap(), b.await.unwrap(), "round {n}");
+        }
     });
 }

@@ -109,7 +109,7 @@ fn as_the_first_process_of_a_container_it_leaves_no_zombies() {
         let out = container.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut said).unwrap();
         if said.is_empty() {
-            eprintln!("no process namespace here: {}", house.log());
+            ostler_tests::skip(&format!("no process namespace here: {}", house.log()));
             container.wait().unwrap();
             return;
         }

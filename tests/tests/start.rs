@@ -665,3 +665,28 @@ fn an_open_session_may_change_its_limits_up_to_the_ceiling() {
         assert_eq!(desk.refused::<JobWait>(nothing).await.data["field"], "ids");
     });
 }
+
+/// F1: a foreign id is answered in like time. Medians of many turns, one beside the other.
+#[test]
+fn a_foreign_job_takes_as_long_as_an_unknown_one() {
+    in_house(async |house| {
+        let owner = house.desk();
+        let row = owner.start(script("sleep")).await;
+        let mut stranger = house.wire().await;
+        stranger.call("session/open", json!({ "id": "mine" })).await;
+        let unknown = format!("{}x", &row.process_id[..row.process_id.len() - 1]);
+        let (mut foreign, mut never) = (Vec::new(), Vec::new());
+        for _ in 0..300 {
+            for (id, times) in [(&row.process_id, &mut foreign), (&unknown, &mut never)] {
+                let begun = std::time::Instant::now();
+                let answer = stranger.call("job/get", json!({ "id": id })).await;
+                times.push(begun.elapsed());
+                assert_eq!(answer["error"]["data"]["kind"], "not_found");
+            }
+        }
+        foreign.sort();
+        never.sort();
+        let (a, b) = (foreign[150], never[150]);
+        assert!(a < b * 2 && b < a * 2, "{a:?} against {b:?}");
+    });
+}

@@ -136,7 +136,21 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
     }
 }
 
+/// Descriptors that a runtime, its signals and a connection need; without them the libraries below panic.
+const DESCRIPTORS: usize = 12;
+
+fn enough_descriptors() -> Result<(), Failure> {
+    let opened: Result<Vec<_>, _> = (0..DESCRIPTORS)
+        .map(|_| std::fs::File::open("/dev/null"))
+        .collect();
+    opened.map(drop).map_err(|error| {
+        Failure::ours(format!("too few descriptors to work with: {error}"))
+            .hint("raise the limit: ulimit -n 64")
+    })
+}
+
 fn block_on(command: impl Future<Output = Result<i32, Failure>>) -> Result<i32, Failure> {
+    enough_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

@@ -148,8 +148,10 @@ impl Keeper {
             Notice::Pong(sequence) => self.send(plain(Op::Pong, 0).sequence(*sequence), &[], &[]),
             Notice::Term(number) => self.send(plain(Op::Term, *number as u64), &[], &[]),
             Notice::Listener => {
+                // The lock goes along: it may be another file by now, and two hold it for life.
                 let listener = self.house.bound.listener.as_fd();
-                self.send(plain(Op::Listener, 0), &[], &[listener])
+                let lock = self.house.lock.as_fd();
+                self.send(plain(Op::Listener, 0), &[], &[listener, lock])
             }
             Notice::Error(about, code, text) => {
                 let args = [*code, about.op.into(), 0, 0, 0];

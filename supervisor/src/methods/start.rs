@@ -119,6 +119,7 @@ pub(super) fn result(job: &Job, collect: bool) -> JobResult {
         stderr,
         stdout_truncated: cut_out,
         stderr_truncated: cut_err,
+        side_effect: job.spec.side_effect.clone(),
         file: job.status().file.clone(),
         detached: false,
     }

@@ -156,6 +156,8 @@ struct State {
     fetches: HashMap<u32, Fetching>,
     sequence: u32,
     listeners: Option<mpsc::UnboundedReceiver<OwnedFd>>,
+    /// The lock that came with the last listener, held and nothing else.
+    house_lock: Option<OwnedFd>,
 }
 
 struct Shared {
@@ -548,7 +550,12 @@ impl Shared {
                 self.send(pong, Vec::new(), Vec::new());
             }
             Some(Op::Listener) => {
-                if let Some(listener) = message.files.into_iter().next() {
+                let mut files = message.files.into_iter();
+                let listener = files.next();
+                if let Some(lock) = files.next() {
+                    self.lock().house_lock = Some(lock);
+                }
+                if let Some(listener) = listener {
                     // Nobody may have asked for them; then the old one stays in use.
                     let _ = self.listeners.send(listener);
                 }

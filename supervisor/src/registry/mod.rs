@@ -285,7 +285,10 @@ impl Registry {
         if let Some(name) = plan.start.name.as_deref().filter(|n| session.has_live(n)) {
             return Err(Refusal::new(
                 RefusalKind::NameTaken,
-                format!("the name {name} belongs to a live job of {session_id}"),
+                format!(
+                    "the name {name} belongs to a live job of {}",
+                    session.record.session.name
+                ),
             )
             .hint(format!("ostler stop {name}, or another --name")));
         }

@@ -106,7 +106,7 @@ impl Registry {
     }
 
     /// Ends a restore: numbers and slots that are in use are not given out again.
-    pub(crate) fn restored(&self, next_number: u64) {
+    pub(crate) fn restored(&self, next_number: u64, crashed: bool) {
         let mut inner = self.lock();
         let jobs: Vec<_> = inner
             .sessions
@@ -122,7 +122,8 @@ impl Registry {
             .collect();
         drop(inner);
         // A job that was admitted and never reached the keeper left its slot behind.
-        for slot in 0..self.arena.slots() {
+        let slots = if crashed { self.arena.slots() } else { 0 };
+        for slot in 0..slots {
             let owner = self.arena.owner(slot);
             if owner.is_some() && owner != owned.get(&slot).copied() {
                 let _ = self.arena.punch(slot);

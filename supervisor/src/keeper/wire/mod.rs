@@ -119,7 +119,7 @@ pub enum Op {
     Ping,
     /// The answer, with the sequence of its PING.
     Pong,
-    /// k > s: the socket was bound again; the listener.
+    /// k > s: the socket was bound again; the listener, and the lock as it is now.
     Listener,
     /// k > s: code, refused operation; payload is a sentence.
     Error,
