@@ -513,15 +513,23 @@ async fn connect(folders: &Folders) -> Result<Dialled, Unavailable> {
     }
 }
 
-/// Returns the binary beside this program, else the name alone, which is looked for on `PATH`.
+/// Returns the binary beside this program, else the first one on `PATH`, else the name alone for the error.
 fn find_program() -> PathBuf {
-    let beside = std::env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.join("ostler")));
-    match beside {
-        Some(program) if program.is_file() => program,
-        _ => PathBuf::from("ostler"),
-    }
+    let exe = std::env::current_exe().ok();
+    let beside = exe.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+    // Looked for here: the program is started without our environment, and so without a `PATH`.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = beside.into_iter().chain(std::env::split_paths(&path));
+    let mut there = folders.map(|folder| folder.join("ostler"));
+    there
+        .find(|program| is_executable(program))
+        .unwrap_or_else(|| "ostler".into())
+}
+
+fn is_executable(program: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let found = std::fs::metadata(program);
+    found.is_ok_and(|f| f.is_file() && f.permissions().mode() & 0o111 != 0)
 }
 
 /// Starts `ostler daemon keep` with nothing of ours: no environment, folder, descriptor or terminal output.
