@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{
     io::unix::AsyncFd,
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
     time::timeout_at,
 };
 
@@ -38,6 +38,7 @@ struct Order {
 pub(crate) struct Feed {
     orders: mpsc::Sender<Order>,
     queue: Mutex<Option<mpsc::Receiver<Order>>>,
+    over: Notify,
 }
 
 impl Feed {
@@ -46,7 +47,13 @@ impl Feed {
         Self {
             orders,
             queue: Mutex::new(Some(queue)),
+            over: Notify::new(),
         }
+    }
+
+    /// Nobody is left who could read: lets go of the descriptor, which a record that is kept for a day must not hold.
+    pub(crate) fn end(&self) {
+        self.over.notify_one();
     }
 
     /// Writes within `patience`; says how much the pipe took. `end` closes the input after that.
@@ -89,7 +96,12 @@ impl Feed {
             crate::log_line!("error", "an input could not be watched");
             return close();
         };
-        while let Some(order) = queue.recv().await {
+        loop {
+            let order = tokio::select! {
+                order = queue.recv() => order,
+                () = self.over.notified() => None,
+            };
+            let Some(order) = order else { return };
             let took = write(&input, &order.bytes, order.until).await;
             let end = took.closed || (order.end && took.bytes == order.bytes.len() as u64);
             if end {

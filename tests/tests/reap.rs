@@ -3,6 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use ostler_proto::methods::{JobWrite, Start, Stdin, Write};
 use ostler_supervisor::tree::cookie::HOUSE_JOB;
 use ostler_tests::process::{self, Marks, Process};
 use ostler_tests::{PATIENCE, in_empty_house, in_house, rounds, script, within};
@@ -161,5 +162,35 @@ fn a_plain_program_leaves_nobody_in_its_result() {
             let result = desk.run(script("say x")).await;
             assert_eq!(result.row.tree.left, 0);
         }
+    });
+}
+
+/// A job that had an input once held its descriptor for as long as its record was kept.
+#[test]
+fn an_ended_job_with_an_input_holds_no_descriptor() {
+    in_house(async |house| {
+        let desk = house.desk();
+        desk.run(script("exit 0")).await;
+        let pid = house.info().await.hello.pid;
+        let before = process::descriptors(pid);
+        let fed = || Start {
+            stdin: Stdin::Open,
+            ..script("exit 0")
+        };
+        for _ in 0..30 {
+            desk.run(fed()).await;
+        }
+        let closed = async {
+            while process::descriptors(pid) > before {
+                desk.list().await;
+            }
+        };
+        within(PATIENCE, "the end of every descriptor", closed).await;
+        let write = Write {
+            id: "t2".into(),
+            text: Some("x".into()),
+            ..Write::default()
+        };
+        assert!(desk.must::<JobWrite>(write).await.closed);
     });
 }

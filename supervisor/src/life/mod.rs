@@ -595,6 +595,9 @@ impl Living {
         if let Some(pump) = self.pump.take() {
             pump.stop();
         }
+        if let Some(feed) = &self.job.feed {
+            feed.end();
+        }
         self.tools.keeper.forget(self.job.spec.number);
         self.job.log.seal();
         self.left = 0;
