@@ -173,6 +173,7 @@ pub(crate) mod tests {
             encoding: "utf-8".into(),
             replaced: None,
             artifacts: Vec::new(),
+            terminal: None,
             output: Output::default(),
             tree: Tree::default(),
         }

@@ -200,6 +200,16 @@ pub struct Tree {
     pub rss_bytes: Option<u64>,
 }
 
+/// Window of a terminal.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Size {
+    /// Lines.
+    pub rows: u16,
+    /// Columns.
+    pub cols: u16,
+}
+
 /// A file that a job left with us.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -275,6 +285,9 @@ pub struct Row {
     /// Files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
+    /// Window of its terminal, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<Size>,
     /// Where its output stands.
     pub output: Output,
     /// Its tree.

@@ -212,6 +212,9 @@ pub const WAIT_MAX: u64 = DAY;
 /// Descriptors that one live job costs in the keeper, and in the supervisor.
 pub const DESCRIPTORS_PER_JOB: u64 = 4;
 
+/// Most lines or columns of a terminal.
+pub const TERMINAL_SIDE: u16 = 5_000;
+
 /// Largest message, header excluded.
 pub const MESSAGE: usize = 32 * 1024 * 1024;
 /// Largest header of a message.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::job::{JobResult, Kind, Line, Page, Row, SessionRef, Stream};
+use crate::job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream};
 
 /// A method of the table.
 pub trait Method: 'static {
@@ -91,7 +91,8 @@ table! {
     JobTail "job/tail" spawned (Tail) -> TailEnd, "Streams pages as `$/progress` until the log ends, the request is cancelled or, without follow, all is told.";
     JobWait "job/wait" spawned (Wait) -> Waited, "Waits for ends, text, quiet or a port. Never ends a job.";
     JobWrite "job/write" spawned (Write) -> Written, "Writes to a job's input, or ends it.";
-    JobSignal "job/signal" spawned (SignalJob) -> Signalled, "Sends a signal to the group of the main process.";
+    JobResize "job/resize" spawned (Resize) -> Row, "Gives the terminal of a job another size.";
+    JobSignal "job/signal" spawned (SignalJob) -> Signalled, "Sends a signal to the group of the main process, on a terminal to the one in the foreground.";
     JobStop "job/stop" spawned (Stop) -> StopSummary, "Ends the whole tree of one or more jobs; answers when nothing is left or the survivors are named.";
     JobRelease "job/release" spawned (Target) -> Released, "Stops the job if it runs, then forgets it and its artifacts.";
 }
@@ -428,16 +429,6 @@ pub enum Stdin {
     Base64(String),
 }
 
-/// Window of a terminal.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Size {
-    /// Lines.
-    pub rows: u16,
-    /// Columns.
-    pub cols: u16,
-}
-
 /// What happens at `maxBytes`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -497,7 +488,7 @@ pub struct Start {
     pub limits: BTreeMap<String, ResourceLimit>,
     /// Standard input.
     pub stdin: Stdin,
-    /// Run in a terminal of this size.
+    /// Run in a terminal of this size, 1 to 5,000 each way. It is input and both outputs.
     pub pty: Option<Size>,
     /// Time limit from acceptance.
     pub timeout_ms: Option<u64>,
@@ -785,6 +776,21 @@ pub struct Written {
     pub complete: bool,
     /// The job has closed its input.
     pub closed: bool,
+}
+
+/// `job/resize`.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Resize {
+    /// Owner; the attached session when absent.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// Short id, name or process id.
+    pub id: String,
+    /// Lines, 1 to 5,000.
+    pub rows: u16,
+    /// Columns, 1 to 5,000.
+    pub cols: u16,
 }
 
 /// `job/signal`.

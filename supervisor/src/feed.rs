@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use crate::terminal::{self, Mode};
 use tokio::{
     io::unix::AsyncFd,
     sync::{Notify, mpsc, oneshot},
@@ -23,6 +24,13 @@ pub(crate) struct Took {
     pub(crate) bytes: u64,
     /// The other side has closed its input.
     pub(crate) closed: bool,
+}
+
+/// What is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Into {
+    Pipe,
+    Terminal,
 }
 
 #[derive(Debug)]
@@ -85,7 +93,7 @@ impl Feed {
 
     /// Serves the queue until the input is closed by either side. `close` tells the keeper to close its copy:
     /// the child sees no end of input while that one is open.
-    pub(crate) async fn serve(&self, input: OwnedFd, close: impl FnOnce()) {
+    pub(crate) async fn serve(&self, input: OwnedFd, into: Into, close: impl FnOnce()) {
         let queue = self
             .queue
             .lock()
@@ -96,12 +104,18 @@ impl Feed {
             crate::log_line!("error", "an input could not be watched");
             return close();
         };
+        let mut keyboard = Keyboard::default();
         loop {
             let order = tokio::select! {
                 order = queue.recv() => order,
                 () = self.over.notified() => None,
             };
             let Some(order) = order else { return };
+            if into == Into::Terminal {
+                let took = keyboard.type_in(&input, &order).await;
+                let _ = order.answer.send(took);
+                continue;
+            }
             let took = write(&input, &order.bytes, order.until).await;
             let end = took.closed || (order.end && took.bytes == order.bytes.len() as u64);
             if end {
@@ -114,6 +128,59 @@ impl Feed {
             }
             let _ = order.answer.send(took);
         }
+    }
+}
+
+/// What was typed of the line that stands in a terminal.
+#[derive(Default)]
+struct Keyboard {
+    typed: usize,
+}
+
+impl Keyboard {
+    /// Types as it is, in parts where a line is longer than the terminal keeps: between two parts stands the character
+    /// that hands over what there is, which the program reads as one line all the same.
+    async fn type_in(&mut self, input: &AsyncFd<OwnedFd>, order: &Order) -> Took {
+        let mut sum = Took {
+            bytes: 0,
+            closed: false,
+        };
+        let mut rest = order.bytes.as_slice();
+        while !rest.is_empty() {
+            let (n, typed, hand_over) = match terminal::mode(input.get_ref()) {
+                Mode::Bytes => (rest.len().min(terminal::PART), 0, None),
+                Mode::Lines { end } => {
+                    let (n, typed) = terminal::part(rest, self.typed);
+                    (n, typed, (typed >= terminal::PART).then_some(end))
+                }
+            };
+            let took = write(input, &rest[..n], order.until).await;
+            sum.bytes += took.bytes;
+            sum.closed |= took.closed;
+            if took.bytes < n as u64 {
+                return sum;
+            }
+            self.typed = typed;
+            rest = &rest[n..];
+            if let Some(end) = hand_over {
+                self.typed = 0;
+                write(input, &[end], order.until).await;
+            }
+        }
+        if order.end
+            && let Mode::Lines { end } = terminal::mode(input.get_ref())
+        {
+            // Behind an unfinished line the first one hands that over, the second one is the end.
+            let both = [end, end];
+            let ends = if self.typed > 0 {
+                &both[..]
+            } else {
+                &both[..1]
+            };
+            sum.closed |= write(input, ends, order.until).await.closed;
+            self.typed = 0;
+        }
+        sum
     }
 }
 

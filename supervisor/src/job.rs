@@ -5,7 +5,7 @@
 //! reads a process.
 
 use std::sync::{
-    Arc, PoisonError, RwLock,
+    Arc, Mutex, PoisonError, RwLock,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -19,7 +19,7 @@ use ostler_proto::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::{clock::Moment, events::Events, feed::Feed, log::Log};
+use crate::{clock::Moment, events::Events, feed::Feed, log::Log, terminal::Terminal};
 
 /// A checked request, ready to become a job.
 #[derive(Debug)]
@@ -70,6 +70,8 @@ pub(crate) struct Spec {
     /// Hash of the parameters that came with the key.
     pub(crate) key_of: u64,
     pub(crate) stdin_open: bool,
+    /// It has a terminal.
+    pub(crate) pty: bool,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.
@@ -231,6 +233,8 @@ pub(crate) struct Job {
     /// Requests that hold a foreground run.
     holders: AtomicU32,
     seat: RwLock<Seat>,
+    /// While somebody may be on it.
+    terminal: Mutex<Option<Terminal>>,
     /// Number of its notice; 0: none. An adoption gives a new one.
     notice: AtomicU64,
     events: Arc<Events>,
@@ -272,6 +276,7 @@ impl Job {
             bound: watch::Sender::new(spec.bound),
             holders: AtomicU32::new(0),
             seat: RwLock::new(spec.born.clone()),
+            terminal: Mutex::default(),
             notice: AtomicU64::new(0),
             events,
             spec,
@@ -282,6 +287,17 @@ impl Job {
     pub(crate) fn seat(&self) -> Seat {
         let seat = self.seat.read().unwrap_or_else(PoisonError::into_inner);
         seat.clone()
+    }
+
+    /// Its terminal for a moment; no lock of a job is ever held across an await.
+    pub(crate) fn with_terminal<T>(&self, ask: impl FnOnce(&Terminal) -> T) -> Option<T> {
+        let terminal = self.terminal.lock().unwrap_or_else(PoisonError::into_inner);
+        terminal.as_ref().map(ask)
+    }
+
+    /// For `life` alone.
+    pub(crate) fn set_terminal(&self, terminal: Option<Terminal>) {
+        *self.terminal.lock().unwrap_or_else(PoisonError::into_inner) = terminal;
     }
 
     /// Its short id.
@@ -472,6 +488,10 @@ impl Job {
             encoding: "utf-8".into(),
             replaced: finished.and_then(|f| f.texts.as_ref()).map(|t| t.replaced),
             artifacts: self.artifacts(),
+            terminal: match finished {
+                None => self.with_terminal(Terminal::size).flatten(),
+                Some(_) => None,
+            },
             output: self.output(finished),
             tree: Tree {
                 rung: self.rung.into(),

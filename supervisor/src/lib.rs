@@ -51,6 +51,8 @@ mod pump;
 
 mod feed;
 
+mod terminal;
+
 mod job;
 
 mod events;

@@ -21,6 +21,7 @@ mod output;
 mod pattern;
 mod read;
 mod request;
+mod resize;
 mod rm;
 mod run;
 mod scope;
@@ -28,6 +29,7 @@ mod send;
 mod session;
 mod show;
 mod signal;
+mod size;
 mod slow;
 mod start;
 mod stop;
@@ -82,6 +84,7 @@ enum Command {
     Rm(rm::Args),
     Send(send::Args),
     Signal(signal::Args),
+    Resize(resize::Args),
     Detach(detach::Args),
     #[command(subcommand)]
     Session(session::Command),
@@ -127,6 +130,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Rm(args) => rm::run(args).await,
         Command::Send(args) => send::run(args).await,
         Command::Signal(args) => signal::run(args).await,
+        Command::Resize(args) => resize::run(args).await,
         Command::Detach(args) => detach::run(args).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,

@@ -1,12 +1,12 @@
 //! `ostler start`: a job in the background.
 
-use ostler_proto::job::Outcome;
+use ostler_proto::job::{Outcome, Size};
 use ostler_proto::methods::JobStart;
 
 use super::failure::Failure;
 use super::output::Out;
 use super::request::JobArgs;
-use super::words;
+use super::{size, table, words};
 use crate::exit;
 
 /// Starts a command in the background and prints its id.
@@ -15,7 +15,8 @@ use crate::exit;
 Examples:
   ostler start --name web -- npm run dev
   ostler start -c 'while sleep 60; do make sync; done'
-  id=$(ostler start --stdin -- bc) && ostler send \"$id\" '1+1' --enter")]
+  id=$(ostler start --stdin -- bc) && ostler send \"$id\" '1+1' --enter
+  ostler start --pty=120x40 -- python3")]
 pub(crate) struct Args {
     /// Prints the whole row as JSON.
     #[arg(long)]
@@ -23,13 +24,24 @@ pub(crate) struct Args {
     /// Prints the id only, which is what it does anyway.
     #[arg(short, long)]
     quiet: bool,
+    /// Gives the job a terminal of this size [default: that of this terminal, else 80x24]. It is its input as well.
+    #[arg(
+        long,
+        value_name = "COLSxROWS",
+        value_parser = size::size,
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with = "stdin"
+    )]
+    pty: Option<Option<Size>>,
     #[command(flatten)]
     job: JobArgs,
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.job.session.scope()?;
-    let request = args.job.request()?;
+    let mut request = args.job.request()?;
+    request.pty = args.pty.map(|size| size.unwrap_or_else(table::window));
     let client = scope.opening_client().await?;
     let row = client.ask::<JobStart>(request).await?;
     let print = || {

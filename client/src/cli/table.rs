@@ -5,6 +5,8 @@ use std::os::fd::RawFd;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use ostler_proto::job::Size;
+
 use super::words::clean;
 
 /// Width when the terminal does not tell one.
@@ -35,6 +37,24 @@ pub(crate) fn width_of(fd: RawFd) -> Option<usize> {
             _ => WIDTH,
         })
     }
+}
+
+/// The window of the terminal that a person sits at, else what terminals have always been.
+pub(crate) fn window() -> Size {
+    for fd in [libc::STDOUT_FILENO, libc::STDERR_FILENO, libc::STDIN_FILENO] {
+        // SAFETY: the ioctl fills a plain struct that is alive for the call.
+        let (known, size) = unsafe {
+            let mut size: libc::winsize = std::mem::zeroed();
+            (libc::ioctl(fd, libc::TIOCGWINSZ, &raw mut size) == 0, size)
+        };
+        if known && size.ws_col > 0 && size.ws_row > 0 {
+            return Size {
+                rows: size.ws_row,
+                cols: size.ws_col,
+            };
+        }
+    }
+    Size { rows: 24, cols: 80 }
 }
 
 /// Renders rows under headings: aligned and cut to `width`, or without one bare and tab-separated, no headings.

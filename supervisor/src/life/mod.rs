@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    os::fd::OwnedFd,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,11 +24,13 @@ use tokio::sync::watch;
 use self::step::{Action, Event, Life, Phase};
 use crate::{
     clock::{self, Moment},
+    feed::Into,
     job::{Cause, Finished, Job, Level, Stopped, Wanted, Who},
     keeper::wire::{Ended, Exec, Facts, Step},
     ledger::{Entry, Ledger},
     process::link::{JobFds, Keeper, Which},
     pump::{self, Pumps},
+    terminal::Terminal,
     tree::{Killed, Mark, Trees},
 };
 
@@ -317,19 +320,37 @@ impl Living {
         else {
             return;
         };
+        let keyboard = self.take_terminal(streams.out.as_ref());
         self.pump = Some(pump::begin(
             &self.tools.pumps,
             &self.job,
             streams.out,
             streams.err,
         ));
-        if let Some(input) = streams.stdin {
+        let input = streams.stdin.map(|input| (input, Into::Pipe));
+        if let Some((input, into)) = keyboard.or(input) {
             let (job, keeper) = (Arc::clone(&self.job), self.tools.keeper.clone());
             tokio::spawn(async move {
                 if let Some(feed) = &job.feed {
-                    feed.serve(input, || keeper.close(number, Which::In)).await;
+                    let close = || keeper.close(number, Which::In);
+                    feed.serve(input, into, close).await;
                 }
             });
+        }
+    }
+
+    /// A terminal is read, typed at and asked, each through a descriptor of its own. Returns the one to type at.
+    fn take_terminal(&self, master: Option<&OwnedFd>) -> Option<(OwnedFd, Into)> {
+        let master = master.filter(|_| self.job.spec.pty)?;
+        match (master.try_clone(), master.try_clone()) {
+            (Ok(keyboard), Ok(copy)) => {
+                self.job.set_terminal(Some(Terminal::new(copy)));
+                Some((keyboard, Into::Terminal))
+            }
+            _ => {
+                crate::log_line!("error", "no descriptor for the input of a terminal");
+                None
+            }
         }
     }
 
@@ -598,6 +619,7 @@ impl Living {
         if let Some(feed) = &self.job.feed {
             feed.end();
         }
+        self.job.set_terminal(None);
         self.tools.keeper.forget(self.job.spec.number);
         self.job.log.seal();
         self.left = 0;

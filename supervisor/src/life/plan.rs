@@ -10,7 +10,9 @@ use std::{
 use base64::Engine as _;
 use ostler_proto::{
     address::{DIR_VARIABLE, JOB_VARIABLE},
-    id, limits,
+    id,
+    job::Size,
+    limits,
     methods::{OnLimit, ResourceLimit, Start, Stdin},
     refusal::Refusal,
 };
@@ -23,6 +25,8 @@ use crate::{
     ledger::checksum,
 };
 
+/// What a terminal is called where the request says nothing: what every program knows.
+const TERM: &str = "xterm-256color";
 /// Directories searched when the environment of a job names none.
 const PLAIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 /// Places in which a bare program name is tried at most; the keeper takes no more.
@@ -142,6 +146,12 @@ fn check_numbers(start: &Start) -> Result<(), Refusal> {
     if start.output.on_limit == OnLimit::Stop && start.output.max_bytes.is_none() {
         return Err(Refusal::bad("output.onLimit", "needs `output.maxBytes`"));
     }
+    if let Some(size) = start.pty {
+        check_size("pty", size)?;
+        if !matches!(start.stdin, Stdin::Closed | Stdin::Open) {
+            return Err(Refusal::bad("stdin", "is the terminal: write to it"));
+        }
+    }
     if start.umask.is_some_and(|u| u > 0o777) {
         return Err(Refusal::bad("umask", "must be at most 0777"));
     }
@@ -160,15 +170,28 @@ fn check_numbers(start: &Start) -> Result<(), Refusal> {
             ));
         }
     }
-    for (field, given) in [("pty", start.pty.is_some()), ("mode", start.mode.is_some())] {
-        if given {
-            return Err(Refusal::bad(
-                field,
-                "is not supported by this supervisor yet",
-            ));
-        }
+    if start.mode.is_some() {
+        return Err(Refusal::bad(
+            "mode",
+            "is not supported by this supervisor yet",
+        ));
     }
     Ok(())
+}
+
+/// Checks the window of a terminal.
+///
+/// # Errors
+/// Names the field and the bounds.
+pub(crate) fn check_size(field: &str, size: Size) -> Result<(), Refusal> {
+    let most = limits::TERMINAL_SIDE;
+    if (1..=most).contains(&size.rows) && (1..=most).contains(&size.cols) {
+        return Ok(());
+    }
+    Err(Refusal::bad(
+        field,
+        format!("must have 1 to {most} rows and columns"),
+    ))
 }
 
 /// Checks a number against its bounds.
@@ -249,7 +272,7 @@ pub(crate) fn fork_request(
             .collect(),
         cookie: true,
         stdin,
-        pty: None,
+        pty: start.pty.map(|size| (size.rows, size.cols)),
         merge: start.output.merge,
         record: serde_json::to_vec(spec).expect("a spec is plain data with string keys"),
     };
@@ -276,6 +299,9 @@ fn environment(start: &Start, spec: &Spec) -> Vec<Vec<u8>> {
             Some(value) => env.insert(name.clone(), value.clone()),
             None => env.remove(name),
         };
+    }
+    if start.pty.is_some() {
+        env.entry("TERM".into()).or_insert_with(|| TERM.into());
     }
     env.insert(JOB_VARIABLE.into(), spec.process_id.clone());
     // A job's own `ostler` must find the house that runs it.

@@ -21,6 +21,8 @@ mod stop;
 
 mod supervisor;
 
+mod terminal;
+
 mod wait;
 
 mod watch;

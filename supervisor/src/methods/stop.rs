@@ -10,7 +10,9 @@ use ostler_proto::{
 };
 
 use super::Serve;
-use crate::{caller::Caller, house::settled, job::Job, life::plan::within, signal};
+use crate::{
+    caller::Caller, house::settled, job::Job, life::plan::within, signal, terminal::Terminal,
+};
 
 impl Serve for JobStop {
     async fn serve(caller: Caller, params: Stop) -> Result<StopSummary, Refusal> {
@@ -123,6 +125,14 @@ impl Serve for JobSignal {
             return Err(Refusal::new(
                 RefusalKind::NoGroup,
                 format!("{} has no main process to signal", job.id()),
+            ));
+        };
+        // Of a terminal the group in the foreground, as if it had been typed; it is of this job's session.
+        let front = job.with_terminal(Terminal::foreground);
+        let Some(group) = front.unwrap_or(Some(group)) else {
+            return Err(Refusal::new(
+                RefusalKind::NoGroup,
+                format!("nobody is in the foreground of {}", job.id()),
             ));
         };
         // The leader is unreaped while the state is one of these, so its number, and its group's, is ours.

@@ -1,0 +1,126 @@
+//! The terminal of a job as its supervisor holds it: its window, who is in front, and how typed lines get through.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, OwnedFd},
+};
+
+use ostler_proto::job::Size;
+
+/// Bytes of one line that are typed before it is handed over in part. Linux keeps 4,095 of an unfinished line and
+/// throws away what comes then, without a word.
+pub(crate) const PART: usize = 3_000;
+
+/// A copy of the master, for everything that is no byte.
+#[derive(Debug)]
+pub(crate) struct Terminal(OwnedFd);
+
+impl Terminal {
+    pub(crate) fn new(master: OwnedFd) -> Self {
+        Self(master)
+    }
+
+    /// Its window.
+    pub(crate) fn size(&self) -> Option<Size> {
+        let mut size = MaybeUninit::<libc::winsize>::zeroed();
+        // SAFETY: the structure is as large as the call wants it.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) };
+        // SAFETY: zeroes are a valid value, and the call has filled it.
+        let size = unsafe { size.assume_init() };
+        (done == 0).then_some(Size {
+            rows: size.ws_row,
+            cols: size.ws_col,
+        })
+    }
+
+    /// Gives it another one; the foreground group is told by the kernel.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(crate) fn resize(&self, size: Size) -> io::Result<()> {
+        let size = libc::winsize {
+            ws_row: size.rows,
+            ws_col: size.cols,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        // SAFETY: the structure outlives the call.
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The group that gets what is typed, if there is one.
+    pub(crate) fn foreground(&self) -> Option<u32> {
+        let mut group: libc::pid_t = 0;
+        // SAFETY: the call writes one number.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) };
+        u32::try_from(group).ok().filter(|g| done == 0 && *g > 1)
+    }
+}
+
+/// How a terminal takes input right now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Line by line; this character hands over what there is of a line, and ends the input where there is nothing.
+    Lines { end: u8 },
+    /// Each byte as it comes.
+    Bytes,
+}
+
+/// Asks a master. One that cannot tell takes bytes: nothing is added to what is typed then.
+pub(crate) fn mode(master: &OwnedFd) -> Mode {
+    let mut modes = MaybeUninit::<libc::termios>::zeroed();
+    // SAFETY: the structure is as large as the call wants it.
+    let done = unsafe { libc::tcgetattr(master.as_raw_fd(), modes.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid value, and the call has filled it.
+    let modes = unsafe { modes.assume_init() };
+    let end = modes.c_cc[libc::VEOF];
+    // Zero means that the character is switched off.
+    if done == 0 && modes.c_lflag & libc::ICANON != 0 && end != 0 {
+        Mode::Lines { end }
+    } else {
+        Mode::Bytes
+    }
+}
+
+/// How much of `bytes` may be typed in one go when `typed` bytes of the line stand there already, and how many stand
+/// there afterwards.
+pub(crate) fn part(bytes: &[u8], typed: usize) -> (usize, usize) {
+    let most = &bytes[..bytes.len().min(PART.saturating_sub(typed).max(1))];
+    match most.iter().rposition(|b| matches!(b, b'\n' | b'\r')) {
+        Some(at) => (most.len(), most.len() - at - 1),
+        None => (most.len(), typed + most.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands in the line after each part of a text, and that nothing of it is left out.
+    fn lines(text: &[u8]) -> Vec<usize> {
+        let (mut at, mut typed, mut told) = (0, 0, Vec::new());
+        while at < text.len() {
+            let (n, now) = part(&text[at..], typed);
+            assert!(n > 0);
+            at += n;
+            told.push(now);
+            typed = if now >= PART { 0 } else { now };
+        }
+        assert_eq!(at, text.len());
+        told
+    }
+
+    #[test]
+    fn a_long_line_is_typed_in_parts_and_short_ones_together() {
+        assert_eq!(lines(b"ls\npwd\n"), [0]);
+        assert_eq!(lines(b"ls\npw"), [2]);
+        assert_eq!(lines(&[b'x'; 7_000]), [PART, PART, 1_000]);
+        let mut text = vec![b'x'; PART - 1];
+        text.extend(b"\nab");
+        assert_eq!(lines(&text), [0, 2]);
+    }
+}
