@@ -108,6 +108,11 @@ fn to_its_end(example: &str) -> String {
             puppet(),
             example.replace("t2", "r")
         ),
+        "ostler resize t1 120x40" => format!(
+            "ostler start --pty --name tty -- {} sleep && {}",
+            puppet(),
+            example.replace("t1", "tty")
+        ),
         "ostler daemon run" => {
             "ostler daemon stop -q; ostler daemon run >out & until grep -q ready out; do :; done; ostler daemon stop -q; wait $!".into()
         }
