@@ -381,7 +381,12 @@ fn check_open(ask: &OpenSession) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A link in place of the folder is taken away, one in place of the folder of all is not walked through.
 fn remove_folder(folder: &Path) {
+    if folder.parent().is_some_and(Path::is_symlink) {
+        crate::log_line!("warn", "artifacts are not at {}", folder.display());
+        return;
+    }
     match std::fs::remove_dir_all(folder) {
         Ok(()) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
