@@ -206,6 +206,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         trees.rung(),
         most_jobs,
         started_at,
+        past.generation + 1,
     ));
     if brought.why == Why::First {
         clear_leftovers(&folders, &trees).await;
@@ -246,6 +247,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         started_at: house.started_at,
         generation: house.generation,
         next_number: past.next_number,
+        notices: past.notices,
     });
     restored.resume(&house, &past);
     std::mem::forget(brought.lock);
