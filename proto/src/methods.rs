@@ -362,7 +362,7 @@ pub struct WatchEnd {
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
-    /// Its number in this life of the supervisor.
+    /// Its number; grows, also over a new supervisor.
     pub seq: u64,
     /// What.
     #[serde(rename = "type")]
@@ -373,7 +373,8 @@ pub struct Event {
     /// `moved`: its name before, `SESSION/t1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// `missed`: how many events are gone that the reader did not take in time. List the jobs again.
+    /// `missed`: how many events are gone that the reader did not take in time; 0 where a supervisor was replaced and
+    /// nobody knows. List the jobs again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
 }

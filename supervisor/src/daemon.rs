@@ -206,6 +206,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         trees.rung(),
         most_jobs,
         started_at,
+        past.generation + 1,
     ));
     if brought.why == Why::First {
         clear_leftovers(&folders, &trees).await;
@@ -246,6 +247,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         started_at: house.started_at,
         generation: house.generation,
         next_number: past.next_number,
+        notices: past.notices,
     });
     restored.resume(&house, &past);
     std::mem::forget(brought.lock);
@@ -272,11 +274,8 @@ async fn clear_leftovers(folders: &Folders, trees: &Trees) {
             survivor.why
         );
     }
-    if let Ok(entries) = fs::read_dir(folders.artifacts()) {
-        for entry in entries.flatten() {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
+    // As a whole: where a link stands in its place, the link goes and what it points to stays.
+    let _ = fs::remove_dir_all(folders.artifacts());
 }
 
 /// How members are found in this house.
@@ -312,8 +311,15 @@ fn home() -> PathBuf {
 /// Reads the owner key, or makes it: 32 random bytes in hex, readable by the owner alone.
 fn owner_key(folders: &Folders) -> io::Result<String> {
     let path = folders.owner_key();
-    match fs::read_to_string(&path) {
-        Ok(key) if key.trim().len() == 64 => return Ok(key.trim().to_owned()),
+    match fs::symlink_metadata(&path) {
+        Ok(meta) if meta.is_file() => {
+            let key = fs::read_to_string(&path)?;
+            if key.trim().len() == 64 {
+                return Ok(key.trim().to_owned());
+            }
+            fs::remove_file(&path)?;
+        }
+        // A link, to wherever, is no key of ours.
         Ok(_) => fs::remove_file(&path)?,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(e),

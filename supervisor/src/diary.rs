@@ -32,11 +32,7 @@ fn lock() -> MutexGuard<'static, Option<Log>> {
 
 impl Log {
     fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path)?;
+        let file = open_file(path)?;
         Ok(Self {
             bytes: file.metadata()?.len(),
             path: path.into(),
@@ -61,6 +57,25 @@ impl Log {
     }
 }
 
+/// Opens the file for appending. A link in its place is taken away, not followed: we write nowhere else.
+fn open_file(path: &Path) -> io::Result<File> {
+    let open = || {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+    };
+    match open() {
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+            std::fs::remove_file(path)?;
+            open()
+        }
+        opened => opened,
+    }
+}
+
 /// Where the log before this one is.
 fn before(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -70,12 +85,7 @@ fn before(path: &Path) -> PathBuf {
 
 /// Appends one line to a log that is not kept open: for the keeper, which holds no file that it can do without.
 pub(crate) fn append(path: &Path, level: &str, words: &str) {
-    let opened = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path);
-    if let Ok(mut log) = opened {
+    if let Ok(mut log) = open_file(path) {
         // A log that cannot be written must not end anybody.
         let _ = log.write_all(text(level, words).as_bytes());
     }

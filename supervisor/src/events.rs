@@ -16,9 +16,15 @@ use ostler_proto::{
 };
 use tokio::sync::watch;
 
+/// Numbers of one life of the supervisor. Together with the lives that a house can have they stay below 2^53, up to
+/// which every reader of JSON has them exactly.
+const LIFE_BITS: u32 = 36;
+
 /// The events of a house.
 #[derive(Debug)]
 pub(crate) struct Events {
+    /// Numbers up to this one are of an earlier life of the supervisor.
+    before: u64,
     inner: Mutex<Inner>,
     news: watch::Sender<u64>,
 }
@@ -27,15 +33,32 @@ pub(crate) struct Events {
 struct Inner {
     /// Number of the newest event.
     last: u64,
-    kept: VecDeque<Arc<Event>>,
+    kept: VecDeque<Arc<Kept>>,
     watchers: usize,
+}
+
+/// An event, and whose it is: sessions by what tells them from every other one, since their ids change.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) event: Event,
+    pub(crate) session: String,
+    /// The session that the job was taken from.
+    pub(crate) before: Option<String>,
+}
+
+/// Where a job was before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct From<'a> {
+    pub(crate) session: &'a str,
+    /// `SESSION/t1`.
+    pub(crate) name: &'a str,
 }
 
 /// What stands behind a cursor.
 #[derive(Debug)]
 pub(crate) enum Next {
-    Event(Arc<Event>),
-    /// So many are gone; go on behind `seq`.
+    Event(Arc<Kept>),
+    /// So many of this life are gone; go on behind `seq`.
     Missed {
         count: u64,
         seq: u64,
@@ -50,9 +73,16 @@ pub(crate) struct Watcher {
 }
 
 impl Events {
-    pub(crate) fn new() -> Arc<Self> {
+    /// Those of this life of the supervisor. Each has numbers of its own: with those of an earlier one, somebody who
+    /// goes on would be told that he missed nothing.
+    pub(crate) fn new(generation: u64) -> Arc<Self> {
+        let before = generation.saturating_sub(1) << LIFE_BITS;
         Arc::new(Self {
-            inner: Mutex::default(),
+            before,
+            inner: Mutex::new(Inner {
+                last: before,
+                ..Inner::default()
+            }),
             news: watch::Sender::new(0),
         })
     }
@@ -61,16 +91,13 @@ impl Events {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes down what happened; `row` is asked for only if somebody watches.
-    pub(crate) fn tell(&self, what: Happened, row: impl FnOnce() -> Row) {
-        self.tell_from(what, None, row);
-    }
-
-    /// The same of a job that had another name before.
-    pub(crate) fn tell_from(
+    /// Writes down what happened to a job of this session; `row` is asked for only if somebody watches. `from`: where
+    /// it was before.
+    pub(crate) fn tell(
         &self,
         what: Happened,
-        from: Option<String>,
+        session: &str,
+        from: Option<From<'_>>,
         row: impl FnOnce() -> Row,
     ) {
         let last = {
@@ -83,10 +110,14 @@ impl Events {
                 seq: inner.last,
                 what,
                 row: Some(Box::new(row())),
-                from,
+                from: from.map(|f| f.name.into()),
                 missed: None,
             };
-            inner.kept.push_back(Arc::new(event));
+            inner.kept.push_back(Arc::new(Kept {
+                event,
+                session: session.into(),
+                before: from.map(|f| f.session.into()),
+            }));
             if inner.kept.len() > limits::events() {
                 inner.kept.pop_front();
             }
@@ -122,8 +153,10 @@ impl Watcher {
         // A number from another life of the supervisor, or older than what is kept.
         let first = inner.last + 1 - inner.kept.len() as u64;
         if seq > inner.last || seq + 1 < first {
+            // Of an earlier life nobody knows how many there were.
+            let seen = seq.max(self.events.before);
             return Next::Missed {
-                count: (first - 1).saturating_sub(seq),
+                count: (first - 1).saturating_sub(seen),
                 seq: first - 1,
             };
         }
@@ -172,12 +205,12 @@ mod tests {
     }
 
     fn tell(events: &Events, n: usize) {
-        (0..n).for_each(|_| events.tell(Happened::Running, row));
+        (0..n).for_each(|_| events.tell(Happened::Running, "key", None, row));
     }
 
     #[test]
     fn a_watcher_gets_every_event_in_order_from_where_it_began() {
-        let events = Events::new();
+        let events = Events::new(1);
         tell(&events, 3);
         let (watcher, begun) = events.watch();
         assert_eq!(begun, 3);
@@ -185,14 +218,14 @@ mod tests {
         let Next::Event(first) = watcher.after(3) else {
             panic!("it was told")
         };
-        assert_eq!(first.seq, 4);
-        assert!(matches!(watcher.after(4), Next::Event(e) if e.seq == 5));
+        assert_eq!(first.event.seq, 4);
+        assert!(matches!(watcher.after(4), Next::Event(e) if e.event.seq == 5));
         assert!(matches!(watcher.after(5), Next::Nothing));
     }
 
     #[test]
     fn who_is_behind_is_told_how_much_is_gone() {
-        let events = Events::new();
+        let events = Events::new(1);
         tell(&events, 7);
         let (watcher, _) = events.watch();
         // What happened before anybody watched was not kept.
@@ -205,24 +238,37 @@ mod tests {
             watcher.after(7),
             Next::Missed { count: 10, seq: 17 }
         ));
-        assert!(matches!(watcher.after(17), Next::Event(e) if e.seq == 18));
+        assert!(matches!(watcher.after(17), Next::Event(e) if e.event.seq == 18));
     }
 
     #[test]
     fn a_number_from_another_life_is_answered_as_missed() {
-        let events = Events::new();
+        let events = Events::new(1);
         let (watcher, _) = events.watch();
         tell(&events, 1);
         assert!(matches!(watcher.after(900), Next::Missed { .. }));
+        // As many in the new life as in the old one, and more.
+        for n in [3, 5] {
+            let events = Events::new(2);
+            let (watcher, begun) = events.watch();
+            tell(&events, n);
+            let Next::Missed { count: 0, seq } = watcher.after(3) else {
+                panic!("nobody knows what happened in between")
+            };
+            assert_eq!(seq, begun);
+            assert!(matches!(watcher.after(seq), Next::Event(e) if e.event.seq == begun + 1));
+        }
     }
 
     #[test]
     fn nothing_is_kept_when_nobody_watches() {
-        let events = Events::new();
+        let events = Events::new(1);
         let (watcher, _) = events.watch();
         tell(&events, 5);
         drop(watcher);
-        events.tell(Happened::Running, || panic!("nobody wants a row"));
+        events.tell(Happened::Running, "key", None, || {
+            panic!("nobody wants a row")
+        });
         assert!(events.lock().kept.is_empty());
     }
 }

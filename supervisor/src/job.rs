@@ -19,7 +19,13 @@ use ostler_proto::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::{clock::Moment, events::Events, feed::Feed, log::Log, terminal::Terminal};
+use crate::{
+    clock::Moment,
+    events::{Events, From},
+    feed::Feed,
+    log::Log,
+    terminal::Terminal,
+};
 
 /// A checked request, ready to become a job.
 #[derive(Debug)]
@@ -37,6 +43,9 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Seat {
     pub(crate) session: SessionRef,
+    /// What tells that session from every other one, whatever its id is.
+    #[serde(default)]
+    pub(crate) key: String,
     /// Short id in it.
     pub(crate) id: String,
 }
@@ -321,8 +330,11 @@ impl Job {
     }
 
     /// Tells those who watch; `from`: its name before.
-    pub(crate) fn tell(&self, what: Happened, from: Option<String>) {
-        self.events.tell_from(what, from, || self.row());
+    pub(crate) fn tell(&self, what: Happened, from: Option<From<'_>>) {
+        // The status first, as in `publish`: in another order the two would wait for each other.
+        let status = self.status();
+        self.events
+            .tell(what, &self.seat().key, from, || self.row_of(&status));
     }
 
     /// Raises *wanted*. Repeats are free; an earlier force time wins; the first cause stays.
@@ -380,6 +392,12 @@ impl Job {
         self.status.send_modify(|status| {
             let (state, left) = (status.state, status.left);
             change(status);
+            // Once: an adoption may give it another one.
+            if status.state != state
+                && let Some(finished) = &status.finished
+            {
+                self.renumber_notice(finished.notice.unwrap_or(0));
+            }
             let emptied = status.finished.is_some() && left > 0 && status.left == 0;
             let what = if status.state != state {
                 happened(status.state)
@@ -388,10 +406,8 @@ impl Job {
             } else {
                 return;
             };
-            if let Some(finished) = &status.finished {
-                self.renumber_notice(finished.notice.unwrap_or(0));
-            }
-            self.events.tell(what, || self.row_of(status));
+            let key = self.seat().key;
+            self.events.tell(what, &key, None, || self.row_of(status));
         });
     }
 

@@ -6,6 +6,7 @@
 //! gets that instead.
 
 use std::{
+    collections::VecDeque,
     fs::File,
     io::{self, Write},
     os::{
@@ -15,6 +16,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use ostler_proto::limits;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -33,6 +35,9 @@ pub(crate) enum Entry {
         started_at: u64,
         generation: u64,
         next_number: u64,
+        /// Numbers of notices up to this one are used.
+        #[serde(default)]
+        notices: u64,
     },
     /// A session was opened or changed.
     Session(Record),
@@ -85,12 +90,43 @@ pub(crate) struct Gone {
     pub(crate) to: String,
 }
 
+/// Where sessions went that were renamed or adopted, oldest first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Moves(VecDeque<Gone>);
+
+impl Moves {
+    /// Keeps where a session went. Earlier ones that went there go along, so that no chain is to be followed.
+    pub(crate) fn remember(&mut self, gone: Gone) {
+        for earlier in self.0.iter_mut().filter(|g| g.to == gone.id) {
+            earlier.to.clone_from(&gone.to);
+        }
+        self.0.push_back(gone);
+        if self.0.len() > limits::moved() {
+            self.0.pop_front();
+        }
+    }
+
+    /// An id that is in use again has not moved.
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.0.retain(|g| g.id != id);
+    }
+
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Gone> {
+        self.0.iter().rev()
+    }
+
+    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = &Gone> {
+        self.0.iter()
+    }
+}
+
 /// A job and its place.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Seated {
     pub(crate) number: u64,
     pub(crate) seat: Seat,
-    pub(crate) notice: u64,
+    /// Number of its notice, 0 when there is none any more; absent when the job had not ended yet.
+    pub(crate) notice: Option<u64>,
     /// `SESSION/t1`, by which its owner may still call it.
     pub(crate) from: Vec<String>,
 }

@@ -14,7 +14,7 @@ use crate::{
     feed::Feed,
     house::House,
     job::{Finished, Job, Spec, Wanted, Who},
-    ledger::{Entry, Gone, Moved, Seated},
+    ledger::{Entry, Moved, Moves, Seated},
     log::{Arena, Log},
     process::link::JobState,
     registry::{Registry, spill_policy},
@@ -34,7 +34,9 @@ pub(crate) struct Past {
     unbound: HashSet<u64>,
     gone: HashSet<String>,
     seats: HashMap<u64, Seated>,
-    moved: Vec<Gone>,
+    moved: Moves,
+    /// The newest number of a notice.
+    pub(crate) notices: u64,
 }
 
 impl Past {
@@ -55,12 +57,15 @@ impl Past {
                 started_at,
                 generation,
                 next_number,
+                notices,
             } => {
+                self.notices = self.notices.max(notices);
                 self.started_at = Some(started_at);
                 self.generation = generation;
                 self.next_number = self.next_number.max(next_number);
             }
             Entry::Session(record) => {
+                self.moved.forget(&record.session.id);
                 self.sessions.retain(|s| s.session.id != record.session.id);
                 self.sessions.push(record);
             }
@@ -76,6 +81,7 @@ impl Past {
             }
             Entry::Finished { spec, finished } => {
                 self.next_number = self.next_number.max(spec.number + 1);
+                self.notices = self.notices.max(finished.notice.unwrap_or(0));
                 self.finished.insert(spec.number, (*spec, *finished));
             }
             Entry::Released { process_id } => {
@@ -92,10 +98,8 @@ impl Past {
                 self.unbound.insert(number);
             }
             Entry::Moved(moved) => self.learn_move(*moved),
-            Entry::Seated(seated) => {
-                self.seats.insert(seated.number, seated);
-            }
-            Entry::Gone(gone) => self.moved.push(gone),
+            Entry::Seated(seated) => self.learn_seat(seated),
+            Entry::Gone(gone) => self.moved.remember(gone),
         }
     }
 
@@ -110,10 +114,13 @@ impl Past {
         }
         self.sessions.retain(|s| s.folder != from.key);
         self.learn(Entry::Session(to));
-        for seated in seats {
-            self.seats.insert(seated.number, seated);
-        }
-        self.moved.push(from);
+        seats.into_iter().for_each(|s| self.learn_seat(s));
+        self.moved.remember(from);
+    }
+
+    fn learn_seat(&mut self, seated: Seated) {
+        self.notices = self.notices.max(seated.notice.unwrap_or(0));
+        self.seats.insert(seated.number, seated);
     }
 
     /// Names by which the owner of a job may still call it.
@@ -143,7 +150,7 @@ pub(crate) fn prepare(
             .unwrap_or_default();
         registry.restore_session(record.clone(), stones);
     }
-    registry.restore_gone(past.moved.iter().cloned());
+    registry.restore_gone(past.moved.clone());
     let mut jobs = Vec::new();
     let mut live = HashSet::new();
     for mut state in states {
@@ -222,8 +229,8 @@ fn make(
             s.finished = Some(Arc::new(finished));
         });
     }
-    if let Some(seated) = seated.filter(|s| s.notice > 0) {
-        job.renumber_notice(seated.notice);
+    if let Some(notice) = seated.and_then(|s| s.notice) {
+        job.renumber_notice(notice);
     }
     Arc::new(job)
 }
@@ -263,7 +270,9 @@ impl Restored {
         }
         // A first supervisor has an empty arena, and to look at each of its headers would fill two megabytes with them.
         let crashed = past.started_at.is_some();
-        house.registry.restored(past.next_number, crashed);
+        house
+            .registry
+            .restored(past.next_number, past.notices, crashed);
         for lease in house.registry.leases() {
             house.run_lease(lease);
         }

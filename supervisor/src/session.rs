@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use ostler_proto::{
@@ -38,6 +38,18 @@ pub(crate) struct Record {
     pub(crate) seen: u64,
     /// Next number of each kind: commands, shells, sub-agents, sends.
     pub(crate) next: [u64; 4],
+}
+
+/// The newest number of a notice in the house. Whoever gives one out holds it until the end that has the number is
+/// published, so that no reader sees a later one first.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers(Mutex<u64>);
+
+impl Numbers {
+    /// Nobody else gives out a number meanwhile.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What stays of a record that is gone.
@@ -140,11 +152,12 @@ impl Session {
     /// What the ledger keeps of a job's place.
     pub(crate) fn seated(&self, job: &Job) -> Seated {
         let number = job.spec.number;
+        let ended = job.status().finished.is_some();
         let from = self.moved.iter().filter(|(_, n)| **n == number);
         Seated {
             number,
             seat: job.seat(),
-            notice: job.notice().unwrap_or(0),
+            notice: ended.then(|| job.notice().unwrap_or(0)),
             from: from.map(|(old, _)| old.clone()).collect(),
         }
     }

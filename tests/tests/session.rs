@@ -367,6 +367,41 @@ fn a_move_outlives_a_crash() {
     });
 }
 
+/// Where sessions went is the same after a crash: an id that is in use again was said to have moved, and an older one
+/// pointed at whoever had the id in between by now.
+#[test]
+fn where_sessions_went_is_known_after_a_crash_as_before() {
+    in_house(async |house| {
+        let desk = house.desk_of(named("a"));
+        for to in ["x", "z"] {
+            rename(&desk, to).await;
+        }
+        house.desk_of(named("x")).list().await;
+        let mut guest = Guest::new(house).await;
+        let token = guest.open("p").await;
+        for to in ["q", "p"] {
+            guest.ask("session/rename", json!({ "to": to })).await;
+        }
+        guest.ask("session/close", json!({})).await;
+        for when in ["before", "after"] {
+            let get = Target {
+                session: Some("a".into()),
+                id: "t1".into(),
+            };
+            let refusal = house.desk_without_session().refused::<JobGet>(get).await;
+            assert_eq!(refusal.kind, RefusalKind::Moved, "{when}");
+            assert_eq!(refusal.data["to"], "z", "{when}");
+            let open = json!({ "id": "p", "token": token });
+            let refused = Guest::new(house).await.ask("session/open", open).await;
+            let kind = &refused["error"]["data"]["kind"];
+            assert_eq!(kind, "session_gone", "{when}: {refused}");
+            if when == "before" {
+                house.kill_supervisor().await;
+            }
+        }
+    });
+}
+
 /// I5: one notice for each end in the background, none for what a caller waited for in the foreground.
 #[test]
 fn an_end_in_the_background_is_noticed_until_it_is_confirmed() {
@@ -598,5 +633,70 @@ fn a_start_beside_a_close_is_refused_or_ended() {
             assert_eq!(house.info().await.jobs, 0, "round {round}");
             assert!(files_below(&artifacts).is_empty(), "round {round}");
         }
+    });
+}
+
+/// F13: where two clients closed a session at the same time, the slower one forgot, and left without an owner, what had
+/// begun under the same id since.
+#[test]
+fn a_late_close_does_not_touch_the_next_session_of_the_same_id() {
+    in_house(async |house| {
+        for round in 0..ostler_tests::rounds("OSTLER_CLOSES", 50) {
+            let (mut first, mut second) = (Guest::new(house).await, Guest::new(house).await);
+            first.open("x").await;
+            first.start("sleep").await;
+            let close = json!({ "session": "x", "graceMs": 0 });
+            for _ in 0..16 {
+                first.wire.ask("session/close", close.clone()).await;
+            }
+            // Its id is free with the first answer.
+            let answer = first.wire.read().await.expect("the connection goes on");
+            assert!(answer["result"].is_object(), "{answer}");
+            second.open("x").await;
+            let row = second.start("sleep").await;
+            for _ in 1..16 {
+                let answer = first.wire.read().await.expect("the connection goes on");
+                assert!(answer["result"].is_object(), "{answer}");
+            }
+            let jobs = second.ask("job/list", json!({})).await;
+            let jobs = &jobs["result"]["jobs"];
+            assert_eq!(jobs[0]["processId"], row["processId"], "round {round}");
+            assert_eq!(jobs[0]["state"], "running", "round {round}");
+            second.ask("session/close", close).await;
+        }
+    });
+}
+
+/// F13: neither the connection of the former owner nor the lease that it left behind ends what is another's by now.
+#[test]
+fn the_lease_of_a_former_session_does_not_end_the_next_one_of_the_same_id() {
+    in_house(async |house| {
+        let open = json!({ "id": "x", "leaseMs": 50 });
+        let mut former = Guest::new(house).await;
+        former.ask("session/open", open.clone()).await;
+        let row = former.start("sleep").await;
+        let watcher = house.desk_without_session();
+        drop(former);
+        // Its lease runs from here on.
+        let close = CloseSession {
+            session: Some("x".into()),
+            grace_ms: Some(0),
+        };
+        watcher.must::<SessionClose>(close).await;
+        let get = Target {
+            session: None,
+            id: row["processId"].as_str().unwrap().into(),
+        };
+        watcher.refused::<JobGet>(get).await;
+        let (mut owner, mut gone) = (Guest::new(house).await, Guest::new(house).await);
+        let opened = owner.ask("session/open", open).await;
+        let token = opened["result"]["token"].clone();
+        let back = json!({ "id": "x", "token": token });
+        gone.ask("session/open", back).await;
+        let row = owner.start("sleep").await;
+        drop(gone);
+        let id = row["processId"].as_str().unwrap();
+        let told = watcher.wait_for(id, For::Quiet(200)).await;
+        assert_eq!(told.row.state, State::Running);
     });
 }

@@ -7,10 +7,7 @@
 use std::{
     collections::{BTreeSet, VecDeque},
     os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,6 +27,7 @@ use crate::{
     ledger::{Entry, Ledger},
     process::link::{JobFds, Keeper, Which},
     pump::{self, Pumps},
+    session::Numbers,
     terminal::Terminal,
     tree::{Killed, Mark, Trees},
 };
@@ -50,7 +48,7 @@ pub(crate) struct Tools {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) pumps: Arc<Pumps>,
     /// The newest number of a notice.
-    pub(crate) notices: Arc<AtomicU64>,
+    pub(crate) notices: Arc<Numbers>,
 }
 
 /// Lives a job to its end: returns when no member is left and the keeper has forgotten it.
@@ -518,7 +516,16 @@ impl Living {
     }
 
     fn publish(&mut self) {
-        let finished = Arc::new(self.finished());
+        let mut finished = self.finished();
+        // Held to the end of this, so that ends are told in the order of their numbers. Who waits in the foreground has
+        // the result and needs no notice of it.
+        let notices = Arc::clone(&self.tools.notices);
+        let mut newest = notices.hold();
+        if !self.job.is_bound() {
+            *newest += 1;
+            finished.notice = Some(*newest);
+        }
+        let finished = Arc::new(finished);
         let spec = Box::new(self.job.spec.clone());
         self.tools.ledger.append(&Entry::Finished {
             spec,
@@ -566,14 +573,8 @@ impl Living {
             file: status.file.clone(),
             cpu_ms: cpu,
             texts: held.then(|| texts::of(&self.job.log, at_exit)),
-            notice: self.notice(),
+            notice: None,
         }
-    }
-
-    /// Who waits in the foreground has the result and needs no notice of it.
-    fn notice(&self) -> Option<u64> {
-        let background = !self.job.is_bound();
-        background.then(|| self.tools.notices.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     fn outcome(&self, ended: Option<Ended>) -> (Outcome, Option<OutcomeDetail>) {

@@ -132,6 +132,10 @@ impl Spill {
 
     /// Takes both names away. Readers that hold the file still read.
     pub(super) fn unlink(&self) {
+        if check_folders(&self.path).is_err() {
+            // Not our folders: a file of this name there is somebody else's.
+            return;
+        }
         for which in [Which::Log, Which::Runs] {
             // A missing file is what we want; any other failure leaves a file that goes with its folder.
             std::fs::remove_file(self.name(which)).ok();
@@ -621,6 +625,7 @@ impl<'a> Cache<'a> {
 
 /// Opens a spill that we made earlier; whatever is not a plain file of ours alone is refused.
 fn open_ours(name: &Path) -> io::Result<File> {
+    check_folders(name)?;
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -635,9 +640,9 @@ fn open_ours(name: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes the file, and its folder when it is not there.
+/// Makes the file, and its folders when they are not there.
 fn create(name: &Path) -> io::Result<File> {
-    if let Some(folder) = name.parent() {
+    for folder in folders(name) {
         make_folder(folder)?;
     }
     OpenOptions::new()
@@ -655,17 +660,32 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
     }
+    let handle = open_folder(folder)?;
+    if handle.metadata()?.mode() & 0o077 != 0 {
+        handle.set_permissions(std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
+/// The folders of a spill that are ours, the outer one first: that of all artifacts and that of the session.
+fn folders(name: &Path) -> impl Iterator<Item = &Path> {
+    let inner = name.parent();
+    inner.and_then(Path::parent).into_iter().chain(inner)
+}
+
+/// Each folder of a spill is still the one that was made.
+fn check_folders(name: &Path) -> io::Result<()> {
+    folders(name).try_for_each(|folder| open_folder(folder).map(drop))
+}
+
+fn open_folder(folder: &Path) -> io::Result<File> {
     let handle = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY)
         .open(folder)?;
-    let meta = handle.metadata()?;
     // SAFETY: a plain call that cannot fail.
-    if meta.uid() != unsafe { libc::geteuid() } {
+    if handle.metadata()?.uid() != unsafe { libc::geteuid() } {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
-    if meta.mode() & 0o077 != 0 {
-        handle.set_permissions(std::fs::Permissions::from_mode(0o700))?;
-    }
-    Ok(())
+    Ok(handle)
 }

@@ -59,7 +59,8 @@ impl Serve for SessionClose {
     async fn serve(caller: Caller, params: CloseSession) -> Result<StopSummary, Refusal> {
         within("graceMs", params.grace_ms, 0, limits::GRACE_MAX)?;
         let registry = &caller.house().registry;
-        let Some((id, jobs)) = registry.begin_close(params.session.as_deref(), &caller.access())?
+        let Some((key, jobs)) =
+            registry.begin_close(params.session.as_deref(), &caller.access())?
         else {
             return Ok(StopSummary::default());
         };
@@ -79,9 +80,9 @@ impl Serve for SessionClose {
                 receipts.push(receipt(job, was_over));
             }
             if receipts.iter().all(|r| r.survivors.is_empty()) {
-                registry.finish_close(&id);
+                registry.finish_close(&key);
             } else {
-                registry.give_up_close(&id);
+                registry.give_up_close(&key);
             }
             StopSummary {
                 jobs: receipts,

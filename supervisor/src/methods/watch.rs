@@ -1,5 +1,7 @@
 //! `session/watch`: what happens to jobs, streamed in order.
 
+use std::collections::HashSet;
+
 use ostler_proto::{
     methods::{Event, Happened, Progress, SessionWatch, WatchEnd, WatchSession},
     refusal::{Refusal, RefusalKind},
@@ -9,16 +11,22 @@ use serde_json::Value;
 use super::{Serve, notification::Notification};
 use crate::{
     caller::Caller,
-    events::{Next, Watcher},
+    events::{Kept, Next, Watcher},
     outbox::Gone,
 };
+
+/// The sessions that are watched, by their keys: an id changes with a rename, and may be another session's later.
+enum Whose {
+    One(String),
+    /// All that the connection sees, and those that it saw: the removal of a job is told after its session is gone.
+    Seen(HashSet<String>),
+}
 
 /// One stream of events.
 struct Watching {
     caller: Caller,
     watcher: Watcher,
-    /// The one session that is watched; its id changes with a rename. None: all that the connection sees.
-    session: Option<String>,
+    whose: Whose,
     token: Value,
     seq: u64,
 }
@@ -27,16 +35,16 @@ impl Serve for SessionWatch {
     async fn serve(caller: Caller, params: WatchSession) -> Result<WatchEnd, Refusal> {
         let token = super::token(params.partial_result_token)?;
         let registry = &caller.house().registry;
-        let session = if params.all {
-            None
+        let whose = if params.all {
+            Whose::Seen(registry.keys(&caller.access()).into_iter().collect())
         } else {
-            Some(registry.id_of(params.session.as_deref(), &caller.access())?)
+            Whose::One(registry.key_of(params.session.as_deref(), &caller.access())?)
         };
         let (watcher, newest) = registry.events.watch();
         let mut watching = Watching {
             caller,
             watcher,
-            session,
+            whose,
             token,
             seq: params.since.unwrap_or(newest),
         };
@@ -53,8 +61,10 @@ impl Watching {
         self.send(begun).await?;
         loop {
             self.watcher.seen();
+            // First: what is told of a session stands there before it is gone.
+            let closed = self.is_closed();
             while self.tell().await? {}
-            if self.is_closed() {
+            if closed {
                 return Ok(());
             }
             self.watcher.changed().await;
@@ -74,12 +84,12 @@ impl Watching {
                 self.seq = seq;
                 bare(Happened::Missed, seq, Some(count))
             }
-            Next::Event(event) => {
-                self.seq = event.seq;
-                if !self.concerns(&event) {
+            Next::Event(kept) => {
+                self.seq = kept.event.seq;
+                if !self.concerns(&kept) {
                     return Ok(true);
                 }
-                Event::clone(&event)
+                kept.event.clone()
             }
         };
         place.send(&Notification::of(
@@ -98,29 +108,30 @@ impl Watching {
         Ok(())
     }
 
-    fn concerns(&mut self, event: &Event) -> bool {
-        let Some(row) = &event.row else { return true };
-        let id = &row.session.id;
-        let Some(watched) = &mut self.session else {
-            let registry = &self.caller.house().registry;
-            return registry.sees(&self.caller.access(), id);
-        };
-        let from = event.from.as_deref().and_then(|f| f.split_once('/'));
-        let left = from.is_some_and(|(session, _)| session == watched);
-        if left {
-            // A rename takes its watchers along; an adoption ends the session, and this stream with it.
-            let registry = &self.caller.house().registry;
-            if registry.sees(&self.caller.access(), id) {
-                watched.clone_from(id);
+    fn concerns(&mut self, kept: &Kept) -> bool {
+        match &mut self.whose {
+            Whose::One(key) => kept.session == *key || kept.before.as_ref() == Some(key),
+            Whose::Seen(keys) => {
+                if keys.contains(&kept.session) {
+                    return true;
+                }
+                let (registry, access) = (&self.caller.house().registry, self.caller.access());
+                let sees = registry.sees(&access, &kept.session);
+                // The owner sees what is gone as well: nothing is to be kept for him.
+                if sees && !access.owner {
+                    keys.insert(kept.session.clone());
+                }
+                sees
             }
         }
-        left || id == watched
     }
 
+    /// It is over, or its jobs were handed to another one.
     fn is_closed(&self) -> bool {
-        let registry = &self.caller.house().registry;
-        let watched = self.session.as_deref();
-        watched.is_some_and(|id| !(registry.has(id) && registry.sees(&self.caller.access(), id)))
+        match &self.whose {
+            Whose::One(key) => !self.caller.house().registry.has(key),
+            Whose::Seen(_) => false,
+        }
     }
 }
 

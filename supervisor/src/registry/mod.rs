@@ -13,12 +13,9 @@ mod restart;
 mod sessions;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use ostler_proto::{
@@ -35,10 +32,10 @@ use crate::{
     events::Events,
     feed::Feed,
     job::{Job, Plan, Seat, Spec},
-    ledger::{Entry, Gone, Ledger},
+    ledger::{Entry, Ledger, Moves},
     log::{Arena, Budget, Log, SpillPolicy},
     secret,
-    session::{Session, Tombstone},
+    session::{Numbers, Session},
 };
 
 /// What a connection may see.
@@ -80,7 +77,7 @@ impl Lease {
     }
 }
 
-/// A session that is being closed: its id, and what is in it, newest first.
+/// A session that is being closed: its key, and what is in it, newest first.
 pub(crate) type Closing = (String, Vec<Arc<Job>>);
 
 /// What of the load somebody waits for.
@@ -129,7 +126,7 @@ pub(crate) struct Registry {
     started_at: u64,
     pub(crate) events: Arc<Events>,
     /// The newest number of a notice.
-    notices: Arc<AtomicU64>,
+    notices: Arc<Numbers>,
 }
 
 #[derive(Debug, Default)]
@@ -137,8 +134,7 @@ struct Inner {
     sessions: BTreeMap<String, Session>,
     /// Process id to session and number.
     processes: BTreeMap<String, (String, u64)>,
-    /// Where sessions went that were renamed or adopted, oldest first.
-    gone: VecDeque<Gone>,
+    gone: Moves,
     next_number: u64,
     leaving: bool,
     connections: u64,
@@ -152,6 +148,7 @@ impl Registry {
         rung: &'static str,
         most_jobs: u64,
         started_at: u64,
+        generation: u64,
     ) -> Self {
         let budget = Budget::with_floor(
             limits::spill_user(),
@@ -172,18 +169,14 @@ impl Registry {
             signs: watch::Sender::new(Load::default().signs()),
             most_jobs,
             started_at,
-            events: Events::new(),
+            events: Events::new(generation),
             notices: Arc::default(),
         }
     }
 
     /// Where the numbers of notices come from, for those who publish ends.
-    pub(crate) fn notice_numbers(&self) -> Arc<AtomicU64> {
+    pub(crate) fn notice_numbers(&self) -> Arc<Numbers> {
         Arc::clone(&self.notices)
-    }
-
-    fn next_notice(&self) -> u64 {
-        self.notices.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -302,10 +295,10 @@ impl Registry {
             .ok_or_else(|| self.no_record())?;
         let job = Arc::new(self.make(&mut inner, &session_id, plan, slot));
         inner.put(&session_id, Arc::clone(&job));
+        // Told before there is a process, and before anybody can move it.
+        job.tell(Happened::Starting, None);
         drop(inner);
         self.note(|l| l.jobs += 1);
-        // Told before there is a process.
-        job.tell(Happened::Starting, None);
         Ok(Admission::New(job))
     }
 
@@ -358,6 +351,7 @@ impl Registry {
             number,
             born: Seat {
                 session: session.record.session.clone(),
+                key: session.key().into(),
                 id: session.next_id(Kind::Command),
             },
             process_id,
@@ -398,7 +392,7 @@ impl Registry {
 
     /// Forgets a job that is over, and its artifacts.
     pub(crate) fn release(&self, job: &Arc<Job>) {
-        let entry = {
+        {
             let mut inner = self.lock();
             let session_id = job.seat().session.id;
             let Some(session) = inner.sessions.get_mut(&session_id) else {
@@ -409,20 +403,20 @@ impl Registry {
             }
             let tombstone = session.bury(job, "released");
             inner.forget(job);
-            Entry::Buried {
+            // While nobody can rename the session.
+            self.ledger.append(&Entry::Buried {
                 session: session_id,
                 tombstone,
-            }
-        };
-        self.ledger.append(&entry);
+            });
+            job.tell(Happened::Removed, None);
+        }
         job.log.retire();
-        job.tell(Happened::Removed, None);
         self.recount();
     }
 
     /// Lets go of ended jobs beyond what is kept. Called when a job is over.
     pub(crate) fn trim(&self, session_id: &str) {
-        let gone: Vec<(Arc<Job>, Tombstone)> = {
+        let gone = {
             let mut inner = self.lock();
             let Some(session) = inner.sessions.get_mut(session_id) else {
                 return;
@@ -432,21 +426,21 @@ impl Registry {
             for number in surplus {
                 if let Some(job) = session.remove(number) {
                     let tombstone = session.bury(&job, "evicted");
-                    gone.push((job, tombstone));
+                    self.ledger.append(&Entry::Buried {
+                        session: session_id.to_owned(),
+                        tombstone,
+                    });
+                    job.tell(Happened::Removed, None);
+                    gone.push(job);
                 }
             }
-            for (job, _) in &gone {
+            for job in &gone {
                 inner.forget(job);
             }
             gone
         };
-        for (job, tombstone) in gone {
-            self.ledger.append(&Entry::Buried {
-                session: session_id.to_owned(),
-                tombstone,
-            });
+        for job in gone {
             job.log.retire();
-            job.tell(Happened::Removed, None);
         }
         self.recount();
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use ostler_proto::{
     id,
     job::SessionRef,
-    limits,
     methods::{Happened, MovedJob, MovedSession},
     refusal::{Refusal, RefusalKind},
 };
 
 use super::{Access, Inner, Registry, closing, leaving};
 use crate::{
+    events::From,
     job::{Job, Seat},
     ledger::{Entry, Gone, Moved, Seated},
     session::Session,
@@ -48,12 +48,13 @@ impl Registry {
         for job in &jobs {
             let seat = Seat {
                 session: session.record.session.clone(),
+                key: session.key().into(),
                 id: job.id(),
             };
-            told.seat(&mut session, job, seat, &from, job.notice());
+            told.seat(&mut session, job, seat, &from);
             inner.place(job, to);
         }
-        inner.forget_moves_of(to);
+        inner.gone.forget(to);
         self.remember(&mut inner, gone, &session, told.seated.clone());
         let answer = moved(&session, told.jobs.clone());
         inner.sessions.insert(to.into(), session);
@@ -99,14 +100,18 @@ impl Registry {
         for job in from.jobs.values() {
             let seat = Seat {
                 session: session.record.session.clone(),
+                key: session.key().into(),
                 id: session.id_for_adopted(job.spec.kind, &job.id()),
             };
-            // The numbers of one session say nothing to the reader of another.
-            let notice = job
-                .notice()
-                .filter(|n| *n > seen)
-                .map(|_| self.next_notice());
-            told.seat(&mut session, job, seat, child, notice);
+            // The numbers of one session say nothing to the reader of another. One that ends later has a number then.
+            let mut newest = self.notices.hold();
+            if let Some(number) = job.notice() {
+                let untold = number > seen;
+                *newest += u64::from(untold);
+                job.renumber_notice(if untold { *newest } else { 0 });
+            }
+            drop(newest);
+            told.seat(&mut session, job, seat, child);
             inner.place(job, into);
         }
         for (old, number) in from.moved {
@@ -130,7 +135,7 @@ impl Registry {
     }
 
     fn remember(&self, inner: &mut Inner, gone: Gone, to: &Session, seats: Vec<Seated>) {
-        inner.remember_gone(gone.clone());
+        inner.gone.remember(gone.clone());
         self.ledger.append(&Entry::Moved(Box::new(Moved {
             from: gone,
             to: to.record.clone(),
@@ -150,26 +155,26 @@ impl Gone {
     }
 }
 
+/// A job, and where it was.
+struct Went {
+    job: Arc<Job>,
+    session: String,
+    name: String,
+}
+
 /// What a move did, for its answer, the ledger and those who watch.
 #[derive(Default)]
 struct Told {
     jobs: Vec<MovedJob>,
     seated: Vec<Seated>,
-    events: Vec<(Arc<Job>, String)>,
+    events: Vec<Went>,
 }
 
 impl Told {
-    fn seat(
-        &mut self,
-        session: &mut Session,
-        job: &Arc<Job>,
-        seat: Seat,
-        from: &str,
-        notice: Option<u64>,
-    ) {
-        let old = format!("{from}/{}", job.id());
+    fn seat(&mut self, session: &mut Session, job: &Arc<Job>, seat: Seat, from: &str) {
+        let before = job.seat();
+        let old = format!("{from}/{}", before.id);
         job.sit(seat.clone());
-        job.renumber_notice(notice.unwrap_or(0));
         session.moved.insert(old.clone(), job.spec.number);
         session.insert(Arc::clone(job));
         self.jobs.push(MovedJob {
@@ -178,12 +183,16 @@ impl Told {
             process_id: job.spec.process_id.clone(),
         });
         self.seated.push(session.seated(job));
-        self.events.push((Arc::clone(job), old));
+        self.events.push(Went {
+            job: Arc::clone(job),
+            session: before.key,
+            name: old,
+        });
     }
 
     fn tell(self) {
-        for (job, old) in self.events {
-            job.tell(Happened::Moved, Some(old));
+        for Went { job, session, name } in &self.events {
+            job.tell(Happened::Moved, Some(From { session, name }));
         }
     }
 }
@@ -230,25 +239,9 @@ impl Inner {
         }
     }
 
-    /// An id that is in use again has not moved.
-    pub(super) fn forget_moves_of(&mut self, id: &str) {
-        self.gone.retain(|g| g.id != id);
-    }
-
-    /// Keeps where a session went. Earlier ones that went there go along, so that no chain is to be followed.
-    pub(super) fn remember_gone(&mut self, gone: Gone) {
-        for earlier in self.gone.iter_mut().filter(|g| g.to == gone.id) {
-            earlier.to.clone_from(&gone.to);
-        }
-        self.gone.push_back(gone);
-        if self.gone.len() > limits::moved() {
-            self.gone.pop_front();
-        }
-    }
-
     /// The refusal for somebody who shows the token of a session that is no more.
     pub(super) fn moved_for_token(&self, id: &str, hash: &str) -> Option<Refusal> {
-        let mut gone = self.gone.iter().rev();
+        let mut gone = self.gone.newest_first();
         let found = gone.find(|g| g.id == id && g.token_hash == hash)?;
         Some(
             Refusal::new(

@@ -79,22 +79,30 @@ impl Registry {
         Ok(jobs)
     }
 
-    /// Tells whether the asker sees the session of this id; the owner sees those that are gone as well.
-    pub(crate) fn sees(&self, access: &Access, id: &str) -> bool {
+    /// Tells whether the asker sees the session of this key; the owner sees those that are gone as well.
+    pub(crate) fn sees(&self, access: &Access, key: &str) -> bool {
+        if access.owner {
+            return true;
+        }
         let inner = self.lock();
-        let session = inner.sessions.get(id);
-        access.owner || session.is_some_and(|s| inner.sees(access, s))
+        inner.by_key(key).is_some_and(|s| inner.sees(access, s))
     }
 
-    /// Tells whether there is a session of this id.
-    pub(crate) fn has(&self, id: &str) -> bool {
-        self.lock().sessions.contains_key(id)
+    /// Tells whether there is a session of this key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.lock().by_key(key).is_some()
     }
 
-    /// Id of the session that the asker means.
-    pub(crate) fn id_of(&self, asked: Option<&str>, access: &Access) -> Result<String, Refusal> {
+    /// Key of the session that the asker means.
+    pub(crate) fn key_of(&self, asked: Option<&str>, access: &Access) -> Result<String, Refusal> {
         let inner = self.lock();
-        Ok(inner.pick(asked, access)?.record.session.id.clone())
+        Ok(inner.pick(asked, access)?.key().into())
+    }
+
+    /// Keys of the sessions that the asker sees.
+    pub(crate) fn keys(&self, access: &Access) -> Vec<String> {
+        let inner = self.lock();
+        inner.seen(access).map(|s| s.key().into()).collect()
     }
 }
 
@@ -174,7 +182,7 @@ impl Inner {
         match attached.as_slice() {
             [one] => Ok(one),
             [] => {
-                let mut adopted = self.gone.iter().rev();
+                let mut adopted = self.gone.newest_first();
                 if let Some(gone) = adopted.find(|g| access.holds(&g.key)) {
                     return Err(Refusal::moved(&gone.id, &gone.to));
                 }
@@ -198,7 +206,7 @@ impl Inner {
 
     /// Where a session went, for those who held it or see where it is now; nobody else learns that it was there.
     fn moved(&self, asked: &str, access: &Access) -> Option<Refusal> {
-        let gone = self.gone.iter().rev().find(|g| g.id == asked)?;
+        let gone = self.gone.newest_first().find(|g| g.id == asked)?;
         let there = self.sessions.get(&gone.to);
         let knows =
             access.owner || access.holds(&gone.key) || there.is_some_and(|s| self.sees(access, s));

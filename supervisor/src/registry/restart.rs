@@ -1,8 +1,8 @@
 //! The table on its way into the ledger and back out of it.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::Ordering},
+    collections::{HashMap, HashSet},
+    sync::Arc,
 };
 
 use ostler_proto::limits;
@@ -10,7 +10,7 @@ use ostler_proto::limits;
 use super::Registry;
 use crate::{
     job::{Finished, Job},
-    ledger::{Entry, Gone},
+    ledger::{Entry, Moves},
     log::Budget,
     session::{Record, Session, Tombstone},
 };
@@ -23,10 +23,15 @@ impl Registry {
             started_at,
             generation,
             next_number: inner.next_number,
+            notices: *self.notices.hold(),
         }];
         for session in inner.sessions.values() {
             entries.push(Entry::Session(session.record.clone()));
-            let moved = session.jobs.values().filter(|j| j.seat() != j.spec.born);
+            // Also what came back to where it was born: its former names and its notice are others.
+            let named: HashSet<u64> = session.moved.values().copied().collect();
+            let has_moved =
+                |j: &&Arc<Job>| named.contains(&j.spec.number) || j.seat() != j.spec.born;
+            let moved = session.jobs.values().filter(has_moved);
             entries.extend(moved.map(|j| Entry::Seated(session.seated(j))));
             for tombstone in &session.tombstones {
                 let session = session.record.session.id.clone();
@@ -58,7 +63,7 @@ impl Registry {
                 }
             }
         }
-        entries.extend(inner.gone.iter().cloned().map(Entry::Gone));
+        entries.extend(inner.gone.oldest_first().cloned().map(Entry::Gone));
         entries
     }
 
@@ -75,9 +80,8 @@ impl Registry {
     }
 
     /// Puts back where sessions went.
-    pub(crate) fn restore_gone(&self, gone: impl IntoIterator<Item = Gone>) {
-        let mut inner = self.lock();
-        gone.into_iter().for_each(|g| inner.remember_gone(g));
+    pub(crate) fn restore_gone(&self, gone: Moves) {
+        self.lock().gone = gone;
     }
 
     /// Budget of the session that a job of an earlier supervisor belongs to.
@@ -98,16 +102,16 @@ impl Registry {
         for old in from {
             session.moved.insert(old.clone(), job.spec.number);
         }
-        if let Some(number) = job.notice() {
-            self.notices.fetch_max(number, Ordering::AcqRel);
-        }
         inner.put(&id, Arc::clone(job));
         true
     }
 
     /// Ends a restore: numbers and slots that are in use are not given out again.
-    pub(crate) fn restored(&self, next_number: u64, crashed: bool) {
+    pub(crate) fn restored(&self, next_number: u64, notices: u64, crashed: bool) {
         let mut inner = self.lock();
+        let mut newest = self.notices.hold();
+        *newest = notices.max(*newest);
+        drop(newest);
         let jobs: Vec<_> = inner
             .sessions
             .values()

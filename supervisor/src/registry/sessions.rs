@@ -111,7 +111,7 @@ impl Registry {
             created: true,
             limits: session.record.limits,
         };
-        inner.forget_moves_of(&id);
+        inner.gone.forget(&id);
         access.attached.push(session.key().into());
         inner.sessions.insert(id, session);
         Ok(opened)
@@ -208,6 +208,9 @@ impl Registry {
             .sessions
             .get_mut(&id)
             .ok_or_else(|| Refusal::no_session(&id))?;
+        // Ends have their numbers in order, and none may come while these are collected: an older number than the last
+        // one told would count as confirmed with it.
+        let _none = self.notices.hold();
         let newest = session.jobs.values().filter_map(|j| j.notice()).max();
         // A number that was never given out must not silence the ends that come.
         let seen = seen.map(|n| n.min(newest.unwrap_or(0)));
@@ -229,7 +232,7 @@ impl Registry {
             .collect())
     }
 
-    /// Begins to close a session; returns its id and what lives in it, newest first. `None`: it is closed already.
+    /// Begins to close a session; returns its key and what lives in it, newest first. `None`: it is closed already.
     pub(crate) fn begin_close(
         &self,
         asked: Option<&str>,
@@ -247,7 +250,8 @@ impl Registry {
             .get_mut(&id)
             .ok_or_else(|| Refusal::no_session(&id))?;
         session.closing = true;
-        Ok(Some((id, session.jobs.values().rev().cloned().collect())))
+        let jobs = session.jobs.values().rev().cloned().collect();
+        Ok(Some((session.key().into(), jobs)))
     }
 
     /// Wall time at which [`Registry::expire`] has something to do, as far as is known now.
@@ -269,38 +273,41 @@ impl Registry {
             let mut lapsed = Vec::new();
             for session in inner.sessions.values_mut().filter(old) {
                 session.closing = true;
-                lapsed.push(session.record.session.id.clone());
+                lapsed.push(session.key().to_owned());
             }
             (inner.sessions.keys().cloned().collect(), lapsed)
         };
         ids.iter().for_each(|id| self.trim(id));
-        lapsed.iter().for_each(|id| self.finish_close(id));
+        lapsed.iter().for_each(|key| self.finish_close(key));
     }
 
     /// Opens a session again whose jobs could not all be ended: they stay listed, and closing it again tries again.
-    pub(crate) fn give_up_close(&self, id: &str) {
-        if let Some(session) = self.lock().sessions.get_mut(id) {
+    pub(crate) fn give_up_close(&self, key: &str) {
+        if let Some(session) = self.lock().by_key_mut(key) {
             session.closing = false;
         }
     }
 
-    /// Forgets a session whose jobs are all over, then deletes its artifacts: never in another order.
-    pub(crate) fn finish_close(&self, id: &str) {
-        let (session, processes) = {
+    /// Forgets a session whose jobs are all over, then deletes its artifacts: never in another order. By its key: where
+    /// two close it, its id may be somebody else's by the time the second one comes here.
+    pub(crate) fn finish_close(&self, key: &str) {
+        let session = {
             let mut inner = self.lock();
-            let Some(session) = inner.sessions.remove(id) else {
+            let Some(id) = inner.by_key(key).map(|s| s.record.session.id.clone()) else {
                 return;
             };
-            let processes: Vec<_> = session.jobs.values().cloned().collect();
-            for job in &processes {
+            let Some(session) = inner.sessions.remove(&id) else {
+                return;
+            };
+            self.ledger.append(&Entry::Closed { id });
+            for job in session.jobs.values() {
                 inner.forget(job);
+                job.tell(Happened::Removed, None);
             }
-            (session, processes)
+            session
         };
-        self.ledger.append(&Entry::Closed { id: id.to_owned() });
-        for job in processes {
+        for job in session.jobs.values() {
             job.log.retire();
-            job.tell(Happened::Removed, None);
         }
         self.events.stir();
         let adopted = session.record.adopted.iter();
@@ -381,7 +388,12 @@ fn check_open(ask: &OpenSession) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A link in place of the folder is taken away, one in place of the folder of all is not walked through.
 fn remove_folder(folder: &Path) {
+    if folder.parent().is_some_and(Path::is_symlink) {
+        crate::log_line!("warn", "artifacts are not at {}", folder.display());
+        return;
+    }
     match std::fs::remove_dir_all(folder) {
         Ok(()) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}

@@ -84,8 +84,11 @@ fn tell(event: &methods::Event, json: bool) -> Result<(), Failure> {
 
 fn line(event: &methods::Event) -> String {
     let Some(row) = &event.row else {
-        let missed = event.missed.unwrap_or(0);
-        return format!("{missed} events were missed here");
+        return match event.missed {
+            Some(1) => "1 event was missed here: ostler ls".into(),
+            Some(missed) if missed > 0 => format!("{missed} events were missed here: ostler ls"),
+            _ => "the supervisor was replaced, events may be missing here: ostler ls".into(),
+        };
     };
     let what = match event.what {
         Happened::Starting => format!("starting  {}", words::command(row)),
