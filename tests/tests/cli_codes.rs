@@ -522,3 +522,30 @@ fn a_client_without_descriptors_says_so_in_one_line() {
         }
     });
 }
+
+/// `ostler run -- dump > file && upload`: what did not get through whole is no success.
+#[test]
+fn a_run_whose_output_did_not_get_through_is_no_success() {
+    in_empty_house(async |house| {
+        std::fs::write(&house.folders().config, "[output]\nspill_job = 0\n").unwrap();
+        // Nobody reads before the job is over: only what the ring holds is left then.
+        let line = |code: u32| {
+            format!(
+                "mkfifo f; {{ ostler run --name r -- {} out 5000000 , exit {code} >f 2>err; echo $? >code; }} & \
+                 exec 3<f; until ostler wait r 2>/dev/null; [ $? = {code} ]; do :; done; cat <&3 >out; wait; \
+                 cat code err; rm f; exec 3<&-",
+                puppet()
+            )
+        };
+        let told = house.shell(&line(0));
+        assert!(told.out.starts_with("125\n"), "{told:?}");
+        assert!(told.out.contains("bytes were lost here"), "{told:?}");
+        assert!(
+            told.out.contains("error: ") && told.out.contains("did not get through"),
+            "{told:?}"
+        );
+        // A code of the job's own says enough.
+        let told = house.shell(&line(3));
+        assert!(told.out.starts_with("3\n"), "{told:?}");
+    });
+}

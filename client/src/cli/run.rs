@@ -55,19 +55,24 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let (told, started) = watch::channel(None);
     let mut started_too = started.clone();
     tokio::select! {
-        result = stream(&client, params, &told, args.json) => finish(&args, &scope, &result?),
+        streamed = stream(&client, params, &told, args.json) => {
+            let (result, lost) = streamed?;
+            let code = finish(&args, &scope, &result)?;
+            whole(&result, lost, code)
+        }
         failure = interrupted(&client, &mut interrupts, &started) => Err(failure),
         failure = feed(&client, &mut started_too, args.job.stdin) => Err(failure),
     }
 }
 
-/// Writes the output as it comes, and returns the result.
+/// Writes the output as it comes; returns the result, and how many bytes did not get through.
 async fn stream(
     client: &Client,
     params: Run,
     told: &watch::Sender<Option<Row>>,
     silent: bool,
-) -> Result<JobResult, Failure> {
+) -> Result<(JobResult, u64), Failure> {
+    let mut lost = 0;
     let mut stream = client.stream::<JobRun>(params);
     let (out, err) = (Pour::stdout(), Pour::stderr());
     loop {
@@ -77,10 +82,27 @@ async fn stream(
             }
             Event::Happened(_) => {}
             Event::Page(page) if silent => drop(page),
-            Event::Page(page) => pour(&page, &out, &err).await?,
-            Event::End(result) => return Ok(*result),
+            Event::Page(page) => {
+                lost += page.lost;
+                pour(&page, &out, &err).await?;
+            }
+            Event::End(result) => return Ok((*result, lost)),
         }
     }
+}
+
+/// A run whose output did not get through whole is no success, whatever its program returned: in `ostler run -- dump >
+/// file && upload` the second one must not follow.
+fn whole(result: &JobResult, lost: u64, code: i32) -> Result<i32, Failure> {
+    if lost == 0 || code != exit::DONE {
+        return Ok(code);
+    }
+    let id = &result.row.id;
+    Err(Failure::ours(format!(
+        "{} of the output of {id} did not get through: it came faster than it was read, and no more is kept",
+        words::bytes(lost)
+    ))
+    .hint("let the program write its file itself, or keep more: ostler config show"))
 }
 
 async fn pour(page: &Page, out: &Pour, err: &Pour) -> Result<(), Failure> {
