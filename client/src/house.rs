@@ -173,13 +173,21 @@ fn start_time(proc: &Path, pid: u32) -> Option<String> {
 
 /// Tells whether a keeper or its supervisor is stopped or traced: the likely reason for its silence.
 pub fn is_stopped(keeper: u32) -> bool {
+    stopped_one(keeper).is_some()
+}
+
+/// Which of the two it is.
+pub fn stopped_one(keeper: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
     let supervisor = children.ok().and_then(|pids| {
         let mut pids = pids.split_whitespace().filter_map(|pid| pid.parse().ok());
         // Jobs are children as well, and a stopped job says nothing.
         pids.find(|pid| is_supervisor(*pid))
     });
-    is_held(keeper) || supervisor.is_some_and(is_held)
+    [Some(keeper), supervisor]
+        .into_iter()
+        .flatten()
+        .find(|pid| is_held(*pid))
 }
 
 fn is_held(pid: u32) -> bool {

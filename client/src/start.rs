@@ -483,9 +483,10 @@ impl<'a> Approach<'a> {
 
     fn silence(&self) -> Unavailable {
         let pid = house::read(&self.at).map(|h| h.pid).filter(|pid| *pid > 0);
+        let stopped = pid.and_then(house::stopped_one);
         Unavailable::Silent {
-            pid,
-            stopped: pid.is_some_and(house::is_stopped),
+            pid: stopped.or(pid),
+            stopped: stopped.is_some(),
             log: self.at.log(),
         }
     }

@@ -70,9 +70,9 @@ pub enum Unavailable {
     /// Somebody holds the lock, but nobody listens or answers.
     #[error("the supervisor holds the lock but does not answer ({})", who(*pid, *stopped))]
     Silent {
-        /// The keeper, if the lock file names it.
+        /// Whichever of the two is stopped, else the keeper, if the lock file names it.
         pid: Option<u32>,
-        /// It or the supervisor is stopped by somebody.
+        /// It is stopped by somebody.
         stopped: bool,
         /// Where its log is.
         log: PathBuf,

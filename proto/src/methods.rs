@@ -147,9 +147,9 @@ pub struct Info {
     pub log: String,
     /// When this house began.
     pub started_at: u64,
-    /// Open sessions.
+    /// Open sessions that the asker may see.
     pub sessions: u64,
-    /// Live jobs.
+    /// Live jobs in them.
     pub jobs: u64,
     /// Connections, this one included.
     pub connections: u64,

@@ -131,7 +131,7 @@ impl Refusal {
     pub fn moved(id: &str, to: &str) -> Self {
         Self::new(RefusalKind::Moved, format!("session {id} is now {to}"))
             .with("to", to)
-            .hint(format!("name {to}"))
+            .hint(format!("ostler ls --session {to}"))
     }
 
     /// A full quota, with what runs.

@@ -23,7 +23,7 @@ use ostler_proto::{
     config, limits,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     clock::Moment,
@@ -242,6 +242,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         byte_path,
         disposed: Notify::new(),
         ended: Notify::new(),
+        places: Arc::new(Semaphore::new(limits::connections())),
     });
     ledger.append(&crate::ledger::Entry::House {
         started_at: house.started_at,
@@ -362,15 +363,20 @@ async fn accept(listener: OwnedFd, house: Arc<House>, accepted: Arc<Notify>) {
         match listener.accept().await {
             Ok(stream) => {
                 accepted.notify_waiters();
-                if house.registry.load().connections >= limits::connections() as u64 {
+                // Counted from here on: one that never says a word holds a descriptor all the same.
+                let Ok(place) = Arc::clone(&house.places).try_acquire_owned() else {
                     crate::log_line!(
                         "warn",
                         "a client beyond {} was not taken",
                         limits::connections()
                     );
                     continue;
-                }
-                tokio::spawn(connection::serve(stream, Arc::clone(&house)));
+                };
+                let served = connection::serve(stream, Arc::clone(&house));
+                tokio::spawn(async move {
+                    served.await;
+                    drop(place);
+                });
             }
             Err(error) => {
                 // No descriptors: those who are here finish first. Trying at once again would only spin.

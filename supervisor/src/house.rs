@@ -9,7 +9,7 @@ use ostler_proto::{
     methods::{HelloAnswer, Start},
     refusal::Refusal,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::{
     clock::Moment,
@@ -35,6 +35,8 @@ pub(crate) struct House {
     pub(crate) byte_path: &'static str,
     /// A job is over, or a lease: there may be something to let go of some day.
     pub(crate) ended: Notify,
+    /// Places for connections.
+    pub(crate) places: Arc<Semaphore>,
     /// Somebody asked for the end; the daemon finishes it after the answer.
     pub(crate) disposed: Notify,
 }

@@ -436,6 +436,12 @@ impl Job {
         Some(last + self.spec.idle_ms?)
     }
 
+    /// Its result stands and nobody is left: there is nothing to stop, even if its life has a word to say yet.
+    pub(crate) fn is_finished(&self) -> bool {
+        let status = self.status();
+        status.over || status.finished.is_some() && status.left == 0
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         !self.status().over
     }

@@ -549,3 +549,47 @@ fn a_run_whose_output_did_not_get_through_is_no_success() {
         assert!(told.out.starts_with("3\n"), "{told:?}");
     });
 }
+
+/// Keeper and supervisor killed together: that something may be left is said, and `daemon stop` leaves nothing.
+#[test]
+fn what_a_killed_house_left_is_told_and_ended_by_a_stop() {
+    in_empty_house(async |house| {
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        let hello = house.info().await.hello;
+        let both = [hello.keeper_pid, hello.pid].map(|p| process::Process::of(p).unwrap());
+        both.iter().for_each(process::Process::freeze);
+        for process in both {
+            process.signal(libc::SIGKILL);
+            process.gone().await;
+        }
+        assert_eq!(house.marks().living().len(), 1, "the job lives");
+        for args in [["ls", "-A"], ["stop", "-A"]] {
+            let told = house.cli(&args);
+            assert_eq!(told.code, 0);
+            assert!(told.err.contains("was killed with its keeper"), "{told:?}");
+        }
+        let told = house.cli(&["doctor"]);
+        assert_eq!(told.code, 125);
+        assert!(
+            told.out.contains("was killed together with its keeper"),
+            "{}",
+            told.out
+        );
+        assert_eq!(house.cli(&["daemon", "stop"]).code, 0);
+        house.assert_nothing_is_left();
+        assert_eq!(house.cli(&["doctor"]).code, 0);
+    });
+}
+
+/// In a home folder this would be everything that runs.
+#[test]
+fn a_folder_that_is_no_project_is_not_stopped_as_one() {
+    in_empty_house(async |house| {
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        let told = house.cli(&["stop", "--project"]);
+        assert_eq!(told.code, 125, "{told:?}");
+        assert!(told.err.contains("is no project"), "{}", told.err);
+        let told = house.shell("mkdir .git; ostler start -- puppet sleep && ostler stop --project");
+        assert_eq!(told.code, 0, "{told:?}");
+    });
+}

@@ -293,6 +293,7 @@ fn a_gap_is_told_in_words_and_bytes() {
 #[test]
 fn everything_of_a_project_is_stopped_with_receipts() {
     in_empty_house(async |house| {
+        std::fs::create_dir(house.file(".git")).unwrap();
         let tree = [
             "start",
             "--",

@@ -7,7 +7,7 @@ use ostler_proto::limits;
 use ostler_proto::methods::{JobStart, Nothing, Start, SupervisorInfo};
 use ostler_tests::wire::{framed, request};
 use ostler_tests::{
-    Desk, House, PATIENCE, Wire, in_house, pattern, process, puppet, script, within,
+    Desk, House, PATIENCE, Wire, in_empty_house, in_house, pattern, process, puppet, script, within,
 };
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -565,5 +565,36 @@ fn nothing_is_said_to_a_client_that_has_not_asked() {
         assert!(read.await.is_err(), "something was said");
         let refused = desk.refused::<JobStart>(Start::default()).await;
         assert_eq!(refused.data["field"], "args");
+    });
+}
+
+/// One that never says a word holds a descriptor all the same.
+#[test]
+fn silent_connections_count_against_the_bound() {
+    in_empty_house(async |house| {
+        std::fs::write(&house.folders().config, "[connection]\nconnections = 5\n").unwrap();
+        house.start();
+        let mut silent = Vec::new();
+        for _ in 0..12 {
+            silent.push(house.wire().await);
+        }
+        // Those beyond are closed at once, the others stay.
+        let mut closed = 0;
+        for wire in &mut silent[5..] {
+            closed += usize::from(wire.read().await.is_none());
+        }
+        assert!(closed >= 6, "{closed} of 7");
+        drop(silent);
+        within(PATIENCE, "a place", async {
+            loop {
+                let mut wire = house.wire().await;
+                wire.send(&framed(&request(1, "supervisor/info", json!({}))))
+                    .await;
+                if wire.read().await.is_some() {
+                    break;
+                }
+            }
+        })
+        .await;
     });
 }

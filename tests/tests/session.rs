@@ -700,3 +700,51 @@ fn the_lease_of_a_former_session_does_not_end_the_next_one_of_the_same_id() {
         assert_eq!(told.row.state, State::Running);
     });
 }
+
+/// Each job that a close ended says so, the second one as well, which ended while the first was waited for.
+#[test]
+fn the_receipts_of_a_close_tell_what_it_ended() {
+    in_house(async |house| {
+        let desk = house.desk_of(named("x"));
+        let over = desk.start(script("exit 0")).await;
+        desk.wait(&over.id).await;
+        for _ in 0..3 {
+            desk.ready(script("say ready , sleep")).await;
+        }
+        let summary = desk.must::<SessionClose>(CloseSession::default()).await;
+        for receipt in &summary.jobs {
+            let was_over = receipt.row.id == over.id;
+            assert_eq!(
+                (receipt.already_finished, receipt.ended),
+                (was_over, u32::from(!was_over)),
+                "{receipt:?}"
+            );
+        }
+        assert_eq!(summary.jobs.len(), 4);
+    });
+}
+
+/// A token that opens nothing is answered alike for a session that is there and for one that never was; and nobody
+/// counts what others run.
+#[test]
+fn a_wrong_token_does_not_tell_whether_a_session_is_there() {
+    in_house(async |house| {
+        let mut owner = Guest::new(house).await;
+        owner.open("there").await;
+        owner.start("sleep").await;
+        let mut stranger = Guest::new(house).await;
+        let wrong = "0".repeat(64);
+        let mut ask = async |id: &str| {
+            let params = json!({ "id": id, "token": wrong });
+            stranger.ask("session/open", params).await["error"].to_string()
+        };
+        let (there, never) = (ask("there").await, ask("never").await);
+        assert_eq!(there.replace("session there", "session never"), never);
+        assert!(never.contains("session_gone"), "{never}");
+        let info = stranger.ask("supervisor/info", json!({})).await;
+        assert_eq!(
+            (&info["result"]["sessions"], &info["result"]["jobs"]),
+            (&json!(0), &json!(0))
+        );
+    });
+}

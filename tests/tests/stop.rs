@@ -9,7 +9,7 @@ use ostler_proto::methods::{
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::process::{Process, lives};
-use ostler_tests::{Desk, House, command, in_house, puppet, script, within};
+use ostler_tests::{Desk, House, command, in_house, puppet, rounds, script, within};
 
 fn target(id: &str) -> Target {
     Target {
@@ -796,5 +796,39 @@ fn a_write_to_a_job_that_does_not_read_is_bounded_and_counted() {
         let wrote = desk.must::<JobWrite>(write).await;
         assert!(!wrote.complete && wrote.bytes < 1 << 20, "{wrote:?}");
         stop_leaves_nothing(house, &desk, &row.id, 3000).await;
+    });
+}
+
+/// What a job said before its natural end is part of its result, whoever wanted that end a moment later.
+#[test]
+fn a_stop_that_meets_the_natural_end_loses_no_output() {
+    in_house(async |house| {
+        let tasks: Vec<_> = (0..4)
+            .map(|_| {
+                let desk = house.desk();
+                tokio::spawn(async move {
+                    let mut natural = 0;
+                    for round in 0..rounds("OSTLER_MEETINGS", 120) {
+                        let row = desk.start(script("say start , say end , exit 0")).await;
+                        // From at once to a little after its end.
+                        for _ in 0..round % 8 {
+                            desk.list().await;
+                        }
+                        let receipt = desk.stop(&row.id, 1_000).await;
+                        if receipt.row.outcome == Some(Outcome::Exited) {
+                            natural += 1;
+                            let text = desk.read(&row.process_id, 0).await.text;
+                            assert_eq!(text.as_deref(), Some("start\nend\n"), "round {round}");
+                        }
+                    }
+                    natural
+                })
+            })
+            .collect();
+        let mut natural = 0;
+        for task in tasks {
+            natural += task.await.unwrap();
+        }
+        assert!(natural > 0, "no stop met a natural end");
     });
 }

@@ -9,7 +9,7 @@ use ostler_proto::limits::SETTINGS;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::output::Out;
+use super::output::{Out, note};
 use super::table;
 use crate::exit;
 
@@ -73,6 +73,12 @@ fn show(args: &Show) -> Result<i32, Failure> {
         out.text(&as_table(file, &given))?;
     }
     out.flush()?;
+    if !args.json && !file.exists() {
+        note(&format!(
+            "note: there is no {}; all values are defaults",
+            file.display()
+        ));
+    }
     Ok(exit::DONE)
 }
 

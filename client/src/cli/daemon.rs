@@ -17,6 +17,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::labels::{self, Labels};
+use super::left;
 use super::output::{Out, Pour, note};
 use super::scope::{self, SessionArg};
 use super::{duration, nobody, note_version, stop, words};
@@ -191,9 +192,10 @@ async fn status(args: Status) -> Result<i32, Failure> {
 /// The handshake was answered and nothing after it.
 fn silent(folders: &Folders) -> Unavailable {
     let pid = house::read(folders).map(|h| h.pid);
+    let stopped = pid.and_then(house::stopped_one);
     Unavailable::Silent {
-        pid,
-        stopped: pid.is_some_and(house::is_stopped),
+        pid: stopped.or(pid),
+        stopped: stopped.is_some(),
         log: folders.log(),
     }
 }
@@ -267,7 +269,13 @@ fn unanswered(endpoint: &Endpoint) -> Result<(), Failure> {
 }
 
 async fn end(args: Stop) -> Result<i32, Failure> {
-    let client = scope::client(Mode::Use)?;
+    // A house that was killed as a whole has nobody to end what it left, but the next one does, before it answers.
+    let mode = if left::behind() {
+        Mode::Start
+    } else {
+        Mode::Use
+    };
+    let client = scope::client(mode)?;
     let hello = match client.hello().await {
         Ok(hello) => hello,
         Err(e) if nobody(&e) => {

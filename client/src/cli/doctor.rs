@@ -140,6 +140,13 @@ async fn lock(folders: &Folders) -> Check {
     let name = "supervisor";
     let keeper = match house::held(folders) {
         Ok(house::Held::Yes) => house::read(folders).map(|h| h.pid),
+        Ok(_) if folders.socket().exists() => {
+            return Check::bad(
+                name,
+                "the last one was killed together with its keeper; jobs of it may still run",
+                "ostler daemon start ends them, ostler daemon stop as well",
+            );
+        }
         Ok(_) => return Check::good(name, "none runs"),
         Err(error) => {
             let lock = folders.house_lock();
@@ -160,16 +167,18 @@ async fn lock(folders: &Folders) -> Check {
                 hello.version, hello.pid, hello.keeper_pid
             ),
         ),
-        _ => {
-            let pid = keeper.map_or_else(|| "?".into(), |pid| pid.to_string());
-            Check::bad(
+        _ => match keeper.and_then(house::stopped_one) {
+            Some(pid) => Check::bad(
                 name,
-                format!(
-                    "holds the lock but does not answer (keeper pid {pid}, stopped by a debugger?)"
-                ),
-                format!("kill -CONT {pid}, or look into {}", folders.log().display()),
-            )
-        }
+                format!("holds the lock but does not answer (pid {pid}, stopped by a debugger?)"),
+                format!("kill -CONT {pid}"),
+            ),
+            None => Check::bad(
+                name,
+                "holds the lock but does not answer",
+                format!("look into {}", folders.log().display()),
+            ),
+        },
     }
 }
 
@@ -177,7 +186,7 @@ fn configuration(file: &Path) -> Check {
     let name = "configuration";
     match config::read(file) {
         Ok(given) if given.is_empty() && !file.exists() => {
-            Check::good(name, "no file, all defaults")
+            Check::good(name, format!("all defaults, no {}", file.display()))
         }
         Ok(given) => {
             let settings = if given.len() == 1 {

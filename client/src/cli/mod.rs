@@ -12,6 +12,7 @@ mod duration;
 mod failure;
 mod interrupts;
 mod labels;
+mod left;
 mod live;
 mod ls;
 mod man;
@@ -182,7 +183,10 @@ async fn ask_if_any<M: Method>(
             note_version(&client.hello().await?);
             Ok(Some(answer))
         }
-        Err(e) if nobody(&e) => Ok(None),
+        Err(e) if nobody(&e) => {
+            left::tell();
+            Ok(None)
+        }
         Err(ostler::Error::Refused(r)) if r.kind == RefusalKind::NotFound => Ok(None),
         Err(e) => Err(e.into()),
     }

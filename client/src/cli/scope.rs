@@ -116,6 +116,11 @@ pub(crate) fn project_of(real: &Path) -> Project {
 }
 
 impl Project {
+    /// Tells whether it is one, or just the folder that somebody stands in.
+    pub(crate) fn is_marked(&self) -> bool {
+        ROOTS.iter().any(|mark| self.root.join(mark).exists())
+    }
+
     /// Returns the root as the wire has it, if it can.
     pub(crate) fn root_text(&self) -> Option<String> {
         self.root.to_str().map(str::to_owned)

@@ -98,7 +98,7 @@ fn output(row: &Row) -> String {
         text += &format!(", {} lost", words::bytes(output.lost));
     }
     if let Some(n) = output.held_by {
-        text += &format!(", output held by {}", words::processes(n));
+        text += &format!(", held open by {} at the end", words::processes(n));
     }
     text
 }

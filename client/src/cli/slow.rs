@@ -12,7 +12,8 @@ pub(crate) fn tell(endpoint: &Endpoint) {
         .find_map(|folders| house::read(folders).map(|h| h.pid))
         .filter(|pid| *pid > 0);
     if let Some(pid) = pid {
-        note(&words(pid, house::is_stopped(pid)));
+        let stopped = house::stopped_one(pid);
+        note(&words(stopped.unwrap_or(pid), stopped.is_some()));
     }
 }
 

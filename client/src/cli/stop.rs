@@ -195,6 +195,12 @@ fn everything(args: &Args, scope: &Scope) -> Result<Stop, Failure> {
     if args.which.everywhere {
         params.everywhere = true;
     } else if args.which.project {
+        if !scope.project.is_marked() {
+            // In a home folder this would be everything that runs.
+            let here = scope.project.root.display().to_string();
+            return Err(Failure::ours(format!("{} is no project", words::clean(&here)))
+                .hint("a project has .git, .jj or .hg; ostler stop --all, or -A for everything of yours"));
+        }
         params.root = Some(scope.project.root_named()?);
     } else {
         params.session = Some(scope.session());

@@ -105,6 +105,10 @@ struct Living {
     pump: Option<pump::Running>,
     /// The drain's time is over and the pump was asked for what still stood in the pipes.
     caught_up: bool,
+    /// It has not answered yet.
+    catching_up: bool,
+    /// A wish that came meanwhile: from when on force is allowed.
+    put_off: Option<u64>,
     /// Signals to the tree that are on their way.
     signalling: u32,
     counting: bool,
@@ -150,6 +154,8 @@ impl Living {
             fds,
             pump: None,
             caught_up: false,
+            catching_up: false,
+            put_off: None,
             signalling: 0,
             counting: false,
             first_count: false,
@@ -181,13 +187,14 @@ impl Living {
                 // Before there is a process, there is nobody to signal; the wish waits in its cell.
                 Ok(()) = self.wanted.changed(), if self.told.started => {
                     let wanted = self.wanted.borrow_and_update().clone();
-                    if wanted.level > Level::Run {
+                    if wanted.level > Level::Run && !self.put_off(wanted.force_at) {
                         return Event::Wanted { force_at: wanted.force_at };
                     }
                 }
                 _ = wait(&mut self.pump), if self.pump.is_some() => {
                     self.pump = None;
                     self.pending.push_back(Event::OutputClosed);
+                    self.take_up();
                 }
                 Some(work) = self.works.next(), if !self.works.is_empty() => self.done(work),
                 () = clock_at(deadline), if deadline.is_some() => {
@@ -230,6 +237,7 @@ impl Living {
             return false;
         };
         self.caught_up = true;
+        self.catching_up = true;
         // Bounded: behind a disk that does not answer, the rest comes into the log later.
         let caught_up =
             tokio::time::timeout(Duration::from_millis(limits::drain()), pump.catch_up());
@@ -238,6 +246,25 @@ impl Living {
             Work::CaughtUp
         }));
         true
+    }
+
+    /// A wish that comes while the output is drained waits until what stands in the pipes is read: what the job said
+    /// before its natural end is part of its result, whoever wanted that end a moment later. True: it waits.
+    fn put_off(&mut self, force_at: u64) -> bool {
+        let draining = matches!(self.life.phase, Phase::Draining { .. }) && self.pump.is_some();
+        // Asked for already, at the end of the drain's time: then the answer is on its way.
+        let waits = draining && (self.catch_up() || self.catching_up);
+        if waits {
+            self.put_off = Some(force_at);
+        }
+        waits
+    }
+
+    fn take_up(&mut self) {
+        self.catching_up = false;
+        if let Some(force_at) = self.put_off.take() {
+            self.pending.push_back(Event::Wanted { force_at });
+        }
     }
 
     /// Turns news of the keeper into events.
@@ -432,7 +459,10 @@ impl Living {
                     self.pending.push_back(Event::Withstood);
                 }
             }
-            Work::CaughtUp => self.pending.push_back(Event::Deadline),
+            Work::CaughtUp => {
+                self.pending.push_back(Event::Deadline);
+                self.take_up();
+            }
             // A tree is never called empty because nobody could look.
             Work::Counted(None) => {
                 self.counting = false;

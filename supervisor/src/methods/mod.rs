@@ -4,6 +4,7 @@
 use ostler_proto::{limits, methods::Method, refusal::Refusal};
 use regex::Regex;
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::caller::Caller;
 
@@ -36,6 +37,16 @@ pub(crate) trait Serve: Method {
         caller: Caller,
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Result, Refusal>> + Send + 'static;
+}
+
+/// Searches that may run at once, a piece of a log each. An expression can be as dear as its author likes; with one at
+/// a time the others of the house have their workers.
+static SEARCHES: Semaphore = Semaphore::const_new(1);
+
+/// Takes part in that; dropped after a piece.
+async fn search() -> Option<SemaphorePermit<'static>> {
+    // Never closed.
+    SEARCHES.acquire().await.ok()
 }
 
 /// A regular expression of a request, bounded.

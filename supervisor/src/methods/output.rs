@@ -169,10 +169,12 @@ async fn matching(job: &Job, since: u64, pattern: &Regex, context: usize, max: u
     };
     let mut over = false;
     while !over && found.bytes < max {
+        let turn = super::search().await;
         match lines.read(&job.log) {
             Some(some) => some.into_iter().for_each(|line| found.see(line, pattern)),
             None => over = true,
         }
+        drop(turn);
         // A long log must not hold a worker of the house.
         tokio::task::yield_now().await;
     }

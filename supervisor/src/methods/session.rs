@@ -68,13 +68,15 @@ impl Serve for SessionClose {
         let registry = std::sync::Arc::clone(registry);
         let grace = params.grace_ms.unwrap_or(limits::grace());
         let closing = tokio::spawn(async move {
+            // Before anything is asked: one ends while another is waited for, and was no finished job for that.
+            let over: Vec<bool> = jobs.iter().map(|j| j.is_finished()).collect();
             for job in jobs.iter().filter(|j| j.is_live()) {
                 job.ask_stop(grace, crate::job::Who::asked("close", None));
             }
             let mut receipts = Vec::new();
-            for job in &jobs {
-                let was_over = !job.is_live();
-                if !was_over {
+            for (job, was_over) in jobs.iter().zip(over) {
+                // Its record goes with the session: the last word of its life comes first.
+                if job.is_live() {
                     settled(job).await;
                 }
                 receipts.push(receipt(job, was_over));

@@ -30,9 +30,9 @@ impl Serve for JobStop {
         let (jobs, unknown) = targets(&caller, &params)?;
         let by = params.by.as_deref().unwrap_or("client");
         // Newest first, and nobody waits for another: one grace in all.
+        let over: Vec<bool> = jobs.iter().map(|j| j.is_finished()).collect();
         let mut order: Vec<&Arc<Job>> = jobs.iter().filter(|j| j.is_live()).collect();
         order.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
-        let over: Vec<bool> = jobs.iter().map(|j| !j.is_live()).collect();
         for job in order {
             let grace = if params.force {
                 0

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler_proto::{
     PROTOCOL_MIN, limits,
     methods::{
-        Hello, HelloAnswer, Info, Nothing, StopSummary, StopSupervisor, SupervisorHello,
+        Hello, HelloAnswer, Info, List, Nothing, StopSummary, StopSupervisor, SupervisorHello,
         SupervisorInfo, SupervisorStop,
     },
     refusal::{Refusal, RefusalKind},
@@ -37,13 +37,20 @@ impl Serve for SupervisorInfo {
     async fn serve(caller: Caller, _: Nothing) -> Result<Info, Refusal> {
         let (house, access) = (caller.house(), caller.access());
         let load = house.registry.load();
+        // Those of others are nobody's business, not even as a number.
+        let seen = List {
+            all: true,
+            live: true,
+            ..List::default()
+        };
+        let jobs = house.registry.list(&seen, &access)?.len() as u64;
         Ok(Info {
             hello: house.hello(access.owner),
             socket: house.folders.socket().display().to_string(),
             log: house.folders.log().display().to_string(),
             started_at: house.started_at,
             sessions: house.registry.sessions(&access).len() as u64,
-            jobs: load.jobs,
+            jobs,
             connections: load.connections,
             rung: house.tools.trees.rung().into(),
             byte_path: house.byte_path.into(),

@@ -238,8 +238,14 @@ impl Waiting {
         loop {
             let over = status.borrow_and_update().finished.is_some();
             news.mark_unchanged();
-            while let Some(found) = lines.read(&self.job.log) {
-                if let Some(line) = found.into_iter().find(|l| pattern.is_match(&l.text)) {
+            loop {
+                let turn = super::search().await;
+                let Some(found) = lines.read(&self.job.log) else {
+                    break;
+                };
+                let found = found.into_iter().find(|l| pattern.is_match(&l.text));
+                drop(turn);
+                if let Some(line) = found {
                     return WaitedJob {
                         line: Some(line),
                         ..self.told(Reason::Text)

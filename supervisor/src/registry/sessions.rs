@@ -137,7 +137,11 @@ impl Registry {
             .as_deref()
             .is_some_and(|t| secret::hash(t) == session.record.token_hash);
         if !(held || shown) {
-            return Err(Refusal::no_session(id));
+            // Word for word what an unknown one gets.
+            return Err(match &ask.token {
+                Some(_) => self.session_gone(id),
+                None => Refusal::no_session(id),
+            });
         }
         if session.closing {
             return Err(closing(id));
@@ -165,7 +169,7 @@ impl Registry {
     fn session_gone(&self, id: &str) -> Refusal {
         Refusal::new(
             RefusalKind::SessionGone,
-            format!("session {id} is gone: it was closed, or its supervisor ended"),
+            format!("this token opens no session {id}: it was closed, or its supervisor ended"),
         )
         .with("startedAt", self.started_at)
         .hint("open it without a token to begin anew")
