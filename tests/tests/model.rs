@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ostler_proto::job::State;
+use ostler_proto::job::{JobResult, State};
 use ostler_proto::methods::{
     AdoptSession, CloseSession, JobList, JobRelease, JobStart, JobStop, List, MovedSession,
     OpenSession, RenameSession, SessionAdopt, SessionClose, SessionOpen, SessionRename, Start,
@@ -146,7 +146,11 @@ impl World<'_> {
             live: steps == "sleep",
         });
         assert_eq!(row.id, format!("t{number}"), "{self}");
-        if steps != "sleep" {
+        if steps == "sleep" {
+            // On a busy machine a start may be answered before there is a process.
+            let runs = |r: &JobResult| r.row.state == State::Running;
+            self.desk.until(&row.process_id, "the process", runs).await;
+        } else {
             self.desk.over(&row.process_id).await;
         }
     }

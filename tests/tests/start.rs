@@ -272,7 +272,7 @@ fn a_cancel_after_the_answer_changes_nothing() {
     });
 }
 
-/// A14.
+/// A14, 082.
 #[test]
 fn standard_input_is_the_null_device_unless_asked_for() {
     in_house(async |house| {
