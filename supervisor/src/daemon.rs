@@ -295,7 +295,10 @@ fn most_jobs() -> u64 {
     };
     // SAFETY: `limit` is a valid rlimit.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit.rlim_cur.saturating_sub(limits::descriptors_reserve()) / limits::DESCRIPTORS_PER_JOB
+    let ours =
+        limit.rlim_cur.saturating_sub(limits::descriptors_reserve()) / limits::DESCRIPTORS_PER_JOB;
+    // The keeper has the same limit.
+    ours.min(crate::keeper::most_jobs(limit.rlim_cur))
 }
 
 fn home() -> PathBuf {

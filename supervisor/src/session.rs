@@ -140,6 +140,18 @@ impl Session {
         ostler_proto::id::short_id(kind, *next)
     }
 
+    /// An id that was given out, by a supervisor before this one, to a job that is gone: it is never given out again.
+    pub(crate) fn has_given(&mut self, id: &str) {
+        for kind in [Kind::Command, Kind::Shell, Kind::Agent, Kind::Send] {
+            let number = id.get(1..).and_then(|n| n.parse().ok()).unwrap_or(0);
+            // Of an adopted job's tombstone the name is `CHILD/t1`, which is no id of this session.
+            if ostler_proto::id::short_id(kind, number) == id {
+                let next = &mut self.record.next[index(kind)];
+                *next = (*next).max(number);
+            }
+        }
+    }
+
     /// The id that an adopted job gets: its own if no job here ever had that or could have had it, else the next one.
     pub(crate) fn id_for_adopted(&mut self, kind: Kind, id: &str) -> String {
         let number: u64 = id[1..].parse().unwrap_or(0);

@@ -179,7 +179,7 @@ impl House {
     /// # Panics
     /// It cannot be executed.
     pub fn try_start(&self) -> String {
-        self.spawn(&[])
+        self.spawn(|_| {})
     }
 
     /// Starts it with more variables.
@@ -187,11 +187,36 @@ impl House {
     /// # Panics
     /// It is not ready.
     pub fn start_with(&self, variables: &[(&str, &str)]) {
-        let said = self.spawn(variables);
+        let said = self.spawn(|command| {
+            command.envs(variables.iter().copied());
+        });
         assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
     }
 
-    fn spawn(&self, variables: &[(&str, &str)]) -> String {
+    /// Starts it with room for so many descriptors in each of its processes, and no more.
+    ///
+    /// # Panics
+    /// It is not ready.
+    pub fn start_with_descriptors(&self, most: u64) {
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        let set = move || {
+            // SAFETY: a valid limit; one system call between fork and exec.
+            match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        };
+        let said = self.spawn(|command| {
+            // SAFETY: `set` makes one system call and allocates nothing.
+            unsafe { command.pre_exec(set) };
+        });
+        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+    }
+
+    fn spawn(&self, adjust: impl FnOnce(&mut Command)) -> String {
         let words = fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -199,12 +224,12 @@ impl House {
             .expect("a file can be made");
         let mut command = self.ostler(&["daemon", "run"]);
         command
-            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(words)
             // A Ctrl-C at the test's terminal must not be what ends the house.
             .process_group(0);
+        adjust(&mut command);
         let mut keeper = command.spawn().expect("ostler can be executed");
         let mut said = String::new();
         let out = keeper.stdout.take().expect("it was piped");

@@ -2,8 +2,10 @@
 
 use ostler_proto::job::{Outcome, Row, State, Stream};
 use ostler_proto::methods::{
-    JobRun, JobStart, JobStop, Nothing, OutputPolicy, Run, SessionList, Start, Stdin, Stop,
+    JobGet, JobRelease, JobRun, JobStart, JobStop, Nothing, OutputPolicy, Run, SessionList, Start,
+    Stdin, Stop, Target,
 };
+use ostler_proto::refusal::RefusalKind;
 use ostler_tests::process::{self, Process};
 use ostler_tests::{
     Desk, House, PATIENCE, in_empty_house, in_house, pattern, puppet, rounds, script, within,
@@ -439,5 +441,27 @@ fn crashes_leak_no_descriptors() {
         assert!(process::zombies_of(hello.keeper_pid).is_empty());
         let state = desk.must::<JobStart>(script("sleep")).await.state;
         assert_eq!(state, State::Running);
+    });
+}
+
+/// F14: the number of a job whose record was released was given out again after a crash.
+#[test]
+fn a_short_id_is_not_used_again_after_a_crash() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for id in ["t1", "t2", "t3"] {
+            let row = desk.start(script("exit 0")).await;
+            assert_eq!(row.id, id);
+            desk.over(&row.id).await;
+            let target = Target {
+                session: None,
+                id: row.id.clone(),
+            };
+            desk.must::<JobRelease>(target.clone()).await;
+            house.kill_supervisor().await;
+            // And it still says what became of it.
+            let refusal = desk.refused::<JobGet>(target).await;
+            assert_eq!(refusal.kind, RefusalKind::Gone);
+        }
     });
 }

@@ -13,6 +13,7 @@ use ostler_tests::process::{self, Process};
 use ostler_tests::{
     Desk, House, PATIENCE, command, in_empty_house, in_house, puppet, script, within,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 /// One tree of each kind that other tools leave alive.
@@ -488,7 +489,7 @@ fn a_client_that_only_looks_starts_nothing() {
     });
 }
 
-/// What is written to disk is for its owner alone.
+/// 134, 136: what is written to disk is for its owner alone.
 #[test]
 fn key_socket_and_log_are_private() {
     in_house(async |house| {
@@ -575,3 +576,39 @@ fn a_lease_ends_the_jobs_of_a_session_whose_clients_are_gone() {
         );
     });
 }
+
+/// 136: where the folder keeps nobody out, who a client is still decides.
+#[test]
+fn a_client_of_another_user_is_not_served_although_he_reaches_the_socket() {
+    in_house(async |house| {
+        if house.uid() != 0 {
+            ostler_tests::skip("only the superuser can connect as somebody else");
+            return;
+        }
+        let socket = house.folders().socket();
+        for path in socket.ancestors().take(3) {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            std::fs::set_permissions(path, mode).unwrap();
+        }
+        let connect = move || {
+            // SAFETY: the bare call, which changes this thread alone; it has nothing else to do.
+            let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, NOBODY, -1) };
+            assert_eq!(changed, 0, "{}", std::io::Error::last_os_error());
+            std::os::unix::net::UnixStream::connect(socket).expect("everybody may connect")
+        };
+        let stream = std::thread::spawn(connect).join().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut stream = UnixStream::from_std(stream).unwrap();
+        let ask = ostler_tests::wire::request(1, "supervisor/info", serde_json::json!({}));
+        let _ = stream.write_all(&ostler_tests::wire::framed(&ask)).await;
+        let mut told = Vec::new();
+        let reading = stream.read_to_end(&mut told);
+        // A reset is an end as well.
+        let _ = within(PATIENCE, "the end of the connection", reading).await;
+        assert!(told.is_empty(), "{}", String::from_utf8_lossy(&told));
+        assert!(house.log().contains("of another user"), "{}", house.log());
+    });
+}
+
+/// Nobody, everywhere.
+const NOBODY: libc::c_long = 65_534;

@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, State};
 use ostler_proto::methods::{
-    CloseSession, JobStop, Nothing, OpenSession, SessionClose, SessionList, Start, Stop,
+    CloseSession, JobStart, JobStop, Nothing, OpenSession, SessionClose, SessionList, Start, Stop,
 };
+use ostler_proto::refusal::RefusalKind;
 use ostler_tests::house::files_below;
-use ostler_tests::{Desk, PATIENCE, command, in_house, process, rounds, script, within};
+use ostler_tests::{
+    Desk, PATIENCE, command, in_empty_house, in_house, process, rounds, script, within,
+};
 
 /// Starts `n` jobs, 50 at a time, and returns their ids.
 async fn start_many(desk: &Desk, n: usize, steps: &str) -> Vec<String> {
@@ -95,7 +98,7 @@ fn a_thousand_jobs_live_at_once_and_end_together() {
     });
 }
 
-/// D18, 023.
+/// D18, 023, 130: programs that are not there among them.
 #[test]
 fn a_thousand_short_jobs_leave_no_zombie_and_no_descriptor() {
     in_house(async |house| {
@@ -117,6 +120,10 @@ fn a_thousand_short_jobs_leave_no_zombie_and_no_descriptor() {
             let batch: Vec<_> = (0..50)
                 .map(|k| {
                     let desk = desk.clone();
+                    if k % 10 == 9 {
+                        let missing = command(["/nowhere/at/all"]);
+                        return tokio::spawn(async move { desk.run(missing).await.row.exit_code });
+                    }
                     let line = format!("exit {k}");
                     tokio::spawn(async move {
                         desk.run(command(["sh", "-c", &line])).await.row.exit_code
@@ -124,7 +131,8 @@ fn a_thousand_short_jobs_leave_no_zombie_and_no_descriptor() {
                 })
                 .collect();
             for (k, one) in batch.into_iter().enumerate() {
-                assert_eq!(one.await.unwrap(), Some(k as i32));
+                let code = Some(k as i32).filter(|k| k % 10 != 9);
+                assert_eq!(one.await.unwrap(), code);
                 done += 1;
             }
         }
@@ -232,5 +240,51 @@ fn equal_keys_of_two_clients_start_one_job() {
             let [a, b] = asked;
             assert_eq!(a.await.unwrap(), b.await.unwrap(), "round {n}");
         }
+    });
+}
+
+/// 131: where descriptors run out, the next job is refused with that reason and leaves nothing; who is there is served,
+/// and so is who comes.
+#[test]
+fn a_house_without_descriptors_refuses_a_job_and_still_lists_and_stops() {
+    in_empty_house(async |house| {
+        house.start_with_descriptors(256);
+        let generation = house.info().await.hello.generation;
+        let desk = house.desk();
+        let mut ids = Vec::new();
+        let refusal = loop {
+            match desk.call::<JobStart>(script("sleep")).await {
+                Ok(row) => {
+                    assert_eq!(row.spawn_error, None, "a refusal is no failed start");
+                    ids.push(row.process_id);
+                }
+                Err(refusal) => break refusal,
+            }
+        };
+        assert_eq!(refusal.kind, RefusalKind::Limit);
+        assert_eq!(refusal.data["what"], "descriptors", "{refusal:?}");
+        assert!(ids.len() > 10, "{}", ids.len());
+        assert_eq!(desk.list().await.len(), ids.len(), "a refusal makes no row");
+        // Each of these needs a descriptor for itself.
+        let visitors: Vec<Desk> = (0..8).map(|_| house.desk_without_session()).collect();
+        for visitor in &visitors {
+            let row = visitor.get(&ids[0]).await.row;
+            assert_eq!(row.state, State::Running);
+        }
+        let receipt = desk.stop(&ids[0], 5_000).await;
+        assert_eq!(receipt.ended, 1);
+        drop(visitors);
+        // The place of one that is gone is free, once the visitors have gone as well.
+        let again = async {
+            loop {
+                match desk.call::<JobStart>(script("exit 0")).await {
+                    Ok(row) => return row,
+                    Err(refusal) => assert_eq!(refusal.data["what"], "descriptors"),
+                }
+            }
+        };
+        let row = within(PATIENCE, "a place", again).await;
+        assert_eq!(desk.wait(&row.id).await.exit_code, Some(0));
+        assert_eq!(house.info().await.hello.generation, generation);
     });
 }

@@ -272,7 +272,7 @@ fn a_cancel_after_the_answer_changes_nothing() {
     });
 }
 
-/// A14.
+/// A14, 082.
 #[test]
 fn standard_input_is_the_null_device_unless_asked_for() {
     in_house(async |house| {
@@ -688,5 +688,53 @@ fn a_foreign_job_takes_as_long_as_an_unknown_one() {
         never.sort();
         let (a, b) = (foreign[150], never[150]);
         assert!(a < b * 2 && b < a * 2, "{a:?} against {b:?}");
+    });
+}
+
+/// F2: what a stranger may list, and end with a wide stop, is his own alone.
+#[test]
+fn no_list_and_no_wide_stop_of_a_stranger_meets_a_foreign_job() {
+    in_house(async |house| {
+        let mine = house.desk_of(OpenSession {
+            id: Some("mine".into()),
+            root: Some("/".into()),
+            ..OpenSession::default()
+        });
+        let job = mine.start(script("sleep")).await;
+        let mut stranger = house.wire().await;
+        let open = json!({ "id": "stranger", "root": "/" });
+        stranger.call("session/open", open).await;
+        let start = json!({ "args": script("sleep").args, "cwd": "/" });
+        let own = stranger.call("job/start", start).await["result"].clone();
+        for wide in [json!({}), json!({ "all": true }), json!({ "root": "/" })] {
+            let listed = stranger.call("job/list", wide.clone()).await;
+            let jobs = listed["result"]["jobs"].as_array().unwrap();
+            assert_eq!(jobs.len(), 1, "{wide}: {listed}");
+            assert_eq!(jobs[0]["processId"], own["processId"], "{wide}");
+        }
+        let sessions = stranger.call("session/list", json!({})).await;
+        let sessions = sessions["result"]["sessions"].as_array().unwrap();
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        let notices = json!({ "session": "mine" });
+        let refused = stranger.call("session/notices", notices).await;
+        assert_eq!(refused["error"]["data"]["kind"], "not_found", "{refused}");
+        let watch = json!({ "session": "mine", "partialResultToken": 1 });
+        let refused = stranger.call("session/watch", watch).await;
+        assert_eq!(refused["error"]["data"]["kind"], "not_found", "{refused}");
+        for wide in ["all", "everywhere"] {
+            let stop = json!({ wide: true, "force": true });
+            let stopped = stranger.call("job/stop", stop).await;
+            assert!(stopped["result"].is_object(), "{wide}: {stopped}");
+        }
+        let stop = json!({ "root": "/", "force": true });
+        let stopped = stranger.call("job/stop", stop).await;
+        assert_eq!(stopped["result"]["jobs"], json!([]), "{stopped}");
+        assert_eq!(mine.get(&job.id).await.row.state, State::Running);
+        // Nor may he close or release it: for him it never was, so that both are success and do nothing.
+        let close = json!({ "session": "mine" });
+        stranger.call("session/close", close).await;
+        let release = json!({ "id": job.process_id });
+        stranger.call("job/release", release).await;
+        assert_eq!(mine.get(&job.id).await.row.state, State::Running);
     });
 }

@@ -776,7 +776,7 @@ fn input_is_written_to_the_job_until_its_end_is_said() {
     });
 }
 
-/// A job that does not read must not hold the writer or anybody else.
+/// 085: A job that does not read must not hold the writer or anybody else.
 #[test]
 fn a_write_to_a_job_that_does_not_read_is_bounded_and_counted() {
     in_house(async |house| {
@@ -830,5 +830,68 @@ fn a_stop_that_meets_the_natural_end_loses_no_output() {
             natural += task.await.unwrap();
         }
         assert!(natural > 0, "no stop met a natural end");
+    });
+}
+
+/// 085: what is written while the job prints it back is more than both pipes hold, so that each could wait for the other.
+#[test]
+fn a_megabyte_goes_in_and_comes_back_out_of_a_job_that_echoes() {
+    in_house(async |house| {
+        use ostler_proto::methods::{JobWrite, Write};
+        let desk = house.desk();
+        let open = Start {
+            stdin: Stdin::Open,
+            ..script("cat")
+        };
+        let row = desk.start(open).await;
+        let line = "0123456789abcde\n";
+        let piece = line.repeat((1 << 20) / line.len());
+        for i in 0..4 {
+            let write = Write {
+                id: row.id.clone(),
+                text: Some(piece.clone()),
+                eof: i == 3,
+                timeout_ms: Some(30_000),
+                ..Write::default()
+            };
+            let wrote = desk.must::<JobWrite>(write).await;
+            assert_eq!((wrote.bytes, wrote.complete), (1 << 20, true), "{i}");
+        }
+        let ended = desk.wait(&row.id).await;
+        assert_eq!((ended.exit_code, ended.output.end), (Some(0), 4 << 20));
+        let back = desk.bytes(&row.id).await;
+        assert!(
+            back == piece.repeat(4).into_bytes(),
+            "it came back as it was"
+        );
+    });
+}
+
+/// 085: a reader that is gone is an answer, and costs the supervisor nothing.
+#[test]
+fn a_write_to_a_job_that_has_closed_its_input_is_answered() {
+    in_house(async |house| {
+        use ostler_proto::methods::{JobWrite, Write};
+        let desk = house.desk();
+        let open = |steps: &str| Start {
+            stdin: Stdin::Open,
+            ..script(steps)
+        };
+        let ended = desk.start(open("exit 0")).await;
+        desk.over(&ended.id).await;
+        let deaf = desk.ready(open("close 0 , say ready , sleep")).await;
+        for row in [&ended, &deaf] {
+            let write = Write {
+                id: row.id.clone(),
+                text: Some("x".repeat(1 << 20)),
+                timeout_ms: Some(30_000),
+                ..Write::default()
+            };
+            match desk.call::<JobWrite>(write).await {
+                Ok(wrote) => assert!(!wrote.complete && wrote.bytes == 0, "{wrote:?}"),
+                Err(refusal) => assert_eq!(refusal.kind, RefusalKind::NoInput),
+            }
+        }
+        assert_eq!(desk.get(&deaf.id).await.row.state, State::Running);
     });
 }

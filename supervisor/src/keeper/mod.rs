@@ -25,3 +25,4 @@ mod turn;
 pub mod wire;
 
 pub use house::{Options, run};
+pub(crate) use orders::most_jobs;

@@ -7,7 +7,7 @@ use super::cookie::Owner;
 use super::fork::{self, Born, Refusal};
 use super::house::start_time;
 use super::kernel;
-use super::store::Job;
+use super::store::{DESCRIPTORS_PER_JOB, Job};
 use super::tell::Notice;
 use super::turn::{Keeper, Token};
 use super::wire::{self, Exec, ForkRequest, Frame, JobRow, Message, NONE, Op, Started, Step};
@@ -19,6 +19,12 @@ const AT_ONCE: usize = 16;
 
 /// Descriptors kept back for everything that is no job.
 const RESERVE: u64 = 128;
+
+/// Live jobs for which a keeper with this limit of descriptors has room. The supervisor asks here too: where it thought
+/// of fewer descriptors a job, starts that it let through failed instead of being refused.
+pub(crate) fn most_jobs(ceiling: u64) -> u64 {
+    ceiling.saturating_sub(RESERVE) / DESCRIPTORS_PER_JOB
+}
 
 impl Keeper {
     /// Carries out what waits in the socket.
@@ -119,7 +125,7 @@ impl Keeper {
         let request = request.ok_or(refusal(Step::Request, libc::EINVAL))?;
         let limit = kernel::limit_of(0, libc::RLIMIT_NOFILE);
         let ceiling = limit.map_or(0, |limit| limit.rlim_cur);
-        if self.store.descriptors() + RESERVE > ceiling {
+        if self.store.jobs() > most_jobs(ceiling) {
             return Err(refusal(Step::Descriptors, libc::EMFILE));
         }
         let passed = message.files.into_iter().next();

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+/// Descriptors of one job at most: pidfd, status, out, err, input, spill.
+pub(super) const DESCRIPTORS_PER_JOB: u64 = 6;
+
 /// Something of a job that the supervisor has not been told yet, in the order of telling.
 pub(super) const TELL: [Op; 5] = [
     Op::Started,
@@ -119,10 +122,9 @@ impl Store {
         }
     }
 
-    /// Descriptors of all jobs together, rounded up.
-    pub(super) fn descriptors(&self) -> u64 {
-        // pidfd, status, out, err, input, spill
-        self.jobs.len() as u64 * 6
+    /// How many jobs there are.
+    pub(super) fn jobs(&self) -> u64 {
+        self.jobs.len() as u64
     }
 }
 

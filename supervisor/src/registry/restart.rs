@@ -72,6 +72,7 @@ impl Registry {
         let budget = Budget::new(limits::spill_session(), Some(Arc::clone(&self.budget)));
         let mut session = Session::new(record, budget);
         for tombstone in tombstones {
+            session.has_given(&tombstone.id);
             session.put_tombstone(tombstone);
         }
         self.lock()
