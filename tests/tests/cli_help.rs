@@ -143,6 +143,8 @@ fn shell_of(example: &str) -> &str {
 fn every_example_of_the_help_works_as_it_stands() {
     in_empty_house(async |house| {
         put_stand_ins(house);
+        // A project.
+        fs::create_dir(house.file(".git")).unwrap();
         let examples = examples(house);
         assert!(
             examples.len() > 40,

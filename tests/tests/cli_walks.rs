@@ -279,7 +279,7 @@ fn a_second_terminal_sees_the_jobs_and_their_output() {
 fn a_gap_is_told_in_words_and_bytes() {
     in_empty_house(async |house| {
         let run = format!(
-            "ostler run --no-spill -- {} out 344064 >/dev/null",
+            "ostler start --no-spill -q -- {} out 344064 && ostler wait t1",
             puppet()
         );
         assert_eq!(house.shell(&run).code, 0);

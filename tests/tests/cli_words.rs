@@ -166,14 +166,14 @@ fn a_supervisor_that_does_not_answer_is_told_while_the_command_waits() {
         assert_eq!(status.code, 125);
         let words = format!(
             "does not answer (pid {}, stopped by a debugger?)",
-            hello.keeper_pid
+            hello.pid
         );
         assert!(status.err.contains(&words), "{status:?}");
         assert!(!status.err.contains("note:"), "{status:?}");
         let mut terminal = house.terminal("ostler ls -q");
         terminal.shows(&format!(
             "note: the supervisor (pid {}) does not answer yet; stopped by a debugger?",
-            hello.keeper_pid
+            hello.pid
         ));
         supervisor.signal(libc::SIGCONT);
         let (code, screen) = terminal.ends();

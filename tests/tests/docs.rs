@@ -55,6 +55,7 @@ fn every_command_of_the_readme_works_as_it_stands() {
             &format!("exec {} listen {port} , sleep", puppet()),
         );
         stand_in(house, "cargo", "echo tests run");
+        fs::create_dir(house.file(".git")).unwrap();
         let commands = typed(&document("README.md"));
         assert!(commands.len() >= 5, "{commands:?}");
         for command in commands {
