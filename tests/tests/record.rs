@@ -131,7 +131,12 @@ fn a_result_is_the_same_each_time_it_is_read() {
             script("out 300000 , kill SEGV"),
         ] {
             let row = desk.must::<JobRun>(run_of(start)).await.row;
-            before.push(desk.get(&row.id).await);
+            // The spill is written behind the end.
+            let written = |r: &JobResult| {
+                let artifacts = &r.row.artifacts;
+                artifacts.iter().all(|a| a.bytes == r.row.output.end)
+            };
+            before.push(desk.until(&row.id, "the spill", written).await);
         }
         assert!(before[1].row.spawn_error.is_some());
         for when in ["again", "to another", "after a crash"] {
