@@ -166,13 +166,11 @@ async fn serve(folders: Folders) -> io::Result<()> {
             }
             Some(origin) = signals.next() => {
                 crate::log_line!("info", "signal {:?}: stopping everything", origin);
-                house.stop_all(limits::grace(), "dispose").await;
-                return dispose(&house, Leave::Dispose).await;
+                return stop_and_leave(&house, &keeper).await;
             }
             _ = keeper.asked_to_end() => {
                 crate::log_line!("info", "the keeper was told to end: stopping everything");
-                house.stop_all(limits::grace(), "dispose").await;
-                return dispose(&house, Leave::Dispose).await;
+                return stop_and_leave(&house, &keeper).await;
             }
             () = house.disposed.notified() => return dispose(&house, Leave::Dispose).await,
             () = idle(&house) => {
@@ -181,6 +179,15 @@ async fn serve(folders: Folders) -> io::Result<()> {
                 }
             }
         }
+    }
+}
+
+/// Stops every job and leaves. A keeper that dies meanwhile tells of no end any more: the stop would wait for ever.
+async fn stop_and_leave(house: &House, keeper: &Keeper) -> io::Result<()> {
+    tokio::select! {
+        biased;
+        () = keeper.closed() => keeper_lost(house).await,
+        _ = house.stop_all(limits::grace(), "dispose") => dispose(house, Leave::Dispose).await,
     }
 }
 

@@ -138,6 +138,27 @@ fn a_killed_keeper_leaves_nothing() {
     });
 }
 
+/// The keeper's death while everything is being stopped: nobody tells of ends any more, and the stop waited for ever.
+#[test]
+fn a_keeper_that_is_killed_during_the_end_does_not_hold_it_up() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk.ready(script("ignore TERM , say ready , sleep")).await;
+        let hello = house.info().await.hello;
+        let (keeper, supervisor) = (
+            Process::of(hello.keeper_pid).unwrap(),
+            Process::of(hello.pid).unwrap(),
+        );
+        supervisor.signal(libc::SIGTERM);
+        let stopping = |r: &ostler_proto::job::JobResult| r.row.state == State::Stopping;
+        desk.until(&row.id, "the stop", stopping).await;
+        keeper.signal(libc::SIGKILL);
+        supervisor.gone().await;
+        house.reap();
+        house.assert_nothing_is_left();
+    });
+}
+
 /// 037: a child that is not marked yet when its keeper dies is passed over by the sweep of those who are. It ends by
 /// itself, at the latest when it says what it will execute and nobody is there to read that.
 #[test]

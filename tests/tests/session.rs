@@ -545,7 +545,7 @@ fn the_token_of_a_closed_session_is_gone_and_makes_no_new_one() {
     });
 }
 
-/// A lease that ended says so, keeps what there is to read, and is void when somebody comes back.
+/// F8: A lease that ended says so, keeps what there is to read, and is void when somebody comes back.
 #[test]
 fn a_lapsed_session_keeps_its_records_and_takes_its_owner_back() {
     in_house(async |house| {
