@@ -49,7 +49,7 @@ impl std::fmt::Display for BadName {
                 "may not contain {c:?}: letters, digits, '.', '_' and '-' only"
             ),
             Self::Dots => write!(f, "may not be only dots"),
-            Self::LooksLikeId => write!(f, "may not look like an id"),
+            Self::LooksLikeId => write!(f, "may not look like an id: t, s, a or x and a number"),
         }
     }
 }

@@ -700,7 +700,10 @@ fn a_thousand_double_forks_leave_no_zombie_and_steal_no_code() {
         part.send(Op::Reap, job, 0);
         assert_eq!(part.expect(Op::Reaped, job).frame.args[0], 7);
     }
-    assert!(children_in_state(keeper, 'Z').is_empty());
+    // A last orphan may be dead and not reaped yet at any moment, but not for long.
+    until("no zombie is left", || {
+        children_in_state(keeper, 'Z').is_empty()
+    });
 }
 
 #[test]

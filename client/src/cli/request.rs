@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use ostler_proto::address::SESSION_VARIABLE;
 use ostler_proto::id;
 use ostler_proto::methods::{OutputPolicy, Start, Stdin};
 
@@ -53,7 +54,8 @@ pub(crate) struct JobArgs {
     #[arg(long)]
     no_spill: bool,
 
-    /// Exit codes that count as success in `show` and `ls --json`; the code is passed on all the same.
+    /// Exit codes that count as success in `show` and `ls --json`, separated by commas; the code is passed on all
+    /// the same.
     #[arg(long, value_name = "CODES", value_delimiter = ',', value_parser = number::exit_code, allow_hyphen_values = true)]
     ok: Vec<i32>,
 
@@ -154,6 +156,10 @@ impl JobArgs {
     fn environment(&self) -> Result<std::collections::BTreeMap<String, Option<String>>, Failure> {
         // What is left out need not be text.
         let mut env = caller::environment_without(&self.unset)?;
+        // What the job starts itself stands beside it, not in the session of the folder.
+        if let Some(session) = self.session.named() {
+            env.insert(SESSION_VARIABLE.into(), Some(session.to_owned()));
+        }
         for (name, value) in &self.env {
             env.insert(name.clone(), Some(value.clone()));
         }

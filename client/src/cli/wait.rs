@@ -17,8 +17,8 @@ use crate::exit;
 
 /// Waits for jobs to end, or for one of their ports, a text or quiet.
 ///
-/// A job that ends first ends the wait. The exit code is the job's own when its end was waited for, else 0;
-/// 124 when the time is over: the job still runs then.
+/// The exit code is the job's own when its end was waited for, else 0; 124 when the time is over: the job still
+/// runs then. A job that ends before what was waited for ends the wait, with its own code, or 125 if that was 0.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

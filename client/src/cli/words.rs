@@ -181,7 +181,10 @@ pub(crate) fn ended(row: &Row) -> String {
             None => "wrote more than its limit and was ended".into(),
         },
         Some(Outcome::IdleReaped) => "was quiet for its idle limit and was ended".into(),
-        Some(Outcome::SpawnFailed) => "did not start".into(),
+        Some(Outcome::SpawnFailed) => match &row.spawn_error {
+            Some(error) => format!("did not start: {}: {}", error.step, error.message),
+            None => "did not start".into(),
+        },
         Some(Outcome::SandboxFailed) => "did not start: the sandbox failed".into(),
         Some(Outcome::Lost) => "is lost: its keeper was killed, nobody knows how it ended".into(),
     }

@@ -122,9 +122,13 @@ impl Serve for JobSignal {
         let status = job.status().clone();
         let alive = matches!(status.state, State::Running | State::Stopping);
         let Some(group) = status.pid.filter(|_| alive) else {
+            let why = match status.finished {
+                Some(_) => "has ended",
+                None => "has no main process to signal",
+            };
             return Err(Refusal::new(
                 RefusalKind::NoGroup,
-                format!("{} has no main process to signal", job.id()),
+                format!("{} {why}", job.id()),
             ));
         };
         // Of a terminal the group in the foreground, as if it had been typed; it is of this job's session.

@@ -73,7 +73,10 @@ impl Registry {
         let child = inner.movable(Some(child), access)?;
         let into = inner.movable(into, access)?;
         if child == into {
-            return Err(Refusal::bad("into", "must be another session"));
+            return Err(Refusal::bad(
+                "into",
+                format!("is {child} itself: its jobs are there already"),
+            ));
         }
         self.merge(&mut inner, &child, &into)
     }
