@@ -258,6 +258,10 @@ impl Restored {
                 }
                 Some(state) => {
                     back += 1;
+                    if job.status().finished.is_some() {
+                        // The keeper knows it still, so that somebody was left; how many is counted again.
+                        job.publish(|s| s.left = s.left.max(1));
+                    }
                     if !seated {
                         // Its session was closed in the moment of the crash: nobody could ever stop it.
                         job.want_stop(job.spec.grace_ms, Who::asked("close", None));

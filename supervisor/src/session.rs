@@ -117,7 +117,7 @@ impl Session {
         let taken = self
             .jobs
             .values()
-            .filter(|j| j.spec.kind == kind && j.is_live());
+            .filter(|j| j.spec.kind == kind && !j.is_finished());
         if taken.count() as u64 >= u64::from(limit) {
             return Err(limit);
         }
@@ -240,7 +240,7 @@ impl Session {
     pub(crate) fn has_live(&self, name: &str) -> bool {
         self.jobs
             .values()
-            .any(|j| j.spec.name.as_deref() == Some(name) && j.is_live())
+            .any(|j| j.spec.name.as_deref() == Some(name) && !j.is_finished())
     }
 
     /// Ended jobs beyond what is kept, oldest first.

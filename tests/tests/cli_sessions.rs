@@ -131,11 +131,7 @@ fn ends_are_listed_until_they_are_confirmed() {
 fn a_job_that_starts_a_job_does_so_in_its_own_session() {
     in_empty_house(async |house| {
         let told = house.shell("ostler run --session inner -c 'ostler start -- sleep 100' && ostler ls -q --session inner --live");
-        assert_eq!(
-            (told.code, told.out.as_str()),
-            (0, "t2\nt2\n"),
-            "{told:?}"
-        );
+        assert_eq!((told.code, told.out.as_str()), (0, "t2\nt2\n"), "{told:?}");
         let told = house.cli(&["signal", "inner/t1", "TERM"]);
         assert!(told.err.contains("t1 has ended"), "{told:?}");
     });

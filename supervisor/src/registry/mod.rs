@@ -500,7 +500,7 @@ fn full(session: &Session, limit: u32) -> Refusal {
     let live: Vec<_> = session
         .jobs
         .values()
-        .filter(|j| j.is_live())
+        .filter(|j| !j.is_finished())
         .map(|j| j.row())
         .collect();
     let name = &session.record.session.name;
