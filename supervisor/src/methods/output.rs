@@ -228,9 +228,6 @@ impl Found {
     }
 }
 
-/// How often, a millisecond apart, the rest of an ended job's log is asked for when it is not there.
-const AGAIN: u32 = 2_000;
-
 /// Streams a log to one client: reserves a place first, reads at its cursor afterwards.
 pub(super) struct Follower {
     job: Arc<Job>,
@@ -273,7 +270,6 @@ impl Follower {
     pub(super) async fn follow(&mut self) -> Result<(), Gone> {
         let mut news = self.job.log.subscribe();
         let mut status = self.job.watch();
-        let mut tries = 0;
         loop {
             // The status first: what is read afterwards holds at least the output up to it.
             let until = status
@@ -283,13 +279,6 @@ impl Follower {
                 .map(|f| f.at_exit);
             news.mark_unchanged();
             if self.tell(until).await? {
-                tries = 0;
-                continue;
-            }
-            if until.is_some_and(|end| self.cursor < end) && tries < AGAIN {
-                // Bytes on their way from the ring to the file may be in neither for a moment; a stream once ended there.
-                tries += 1;
-                tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
             if until.is_some() {
