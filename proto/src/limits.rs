@@ -152,6 +152,8 @@ settings! {
         force_wait: u64 = 2 * SECOND, Ms, 100, 60 * SECOND;
         /// How long the output of an ended job may be held open by a descendant before the end is published.
         drain: u64 = 200, Ms, 0, 60 * SECOND;
+        /// How long the end then waits for what already stands in the pipes, behind our own disk alone.
+        catch_up: u64 = 5 * SECOND, Ms, 0, 60 * SECOND;
     }
     supervisor {
         /// A supervisor with nothing to keep leaves after this time.

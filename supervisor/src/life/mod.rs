@@ -238,9 +238,10 @@ impl Living {
         };
         self.caught_up = true;
         self.catching_up = true;
-        // Bounded: behind a disk that does not answer, the rest comes into the log later.
+        // Bounded: behind a disk that does not answer, the rest comes into the log later. Not by the drain's own time,
+        // which is for who holds the pipe: a busy disk once cut results, and followers with them, at a multiple of the ring.
         let caught_up =
-            tokio::time::timeout(Duration::from_millis(limits::drain()), pump.catch_up());
+            tokio::time::timeout(Duration::from_millis(limits::catch_up()), pump.catch_up());
         self.works.push(Box::pin(async move {
             let _ = caught_up.await;
             Work::CaughtUp
