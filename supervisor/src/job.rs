@@ -24,7 +24,7 @@ use crate::{
     events::{Events, From},
     feed::Feed,
     log::Log,
-    terminal::Terminal,
+    terminal::{Desk, Terminal},
 };
 
 /// A checked request, ready to become a job.
@@ -244,6 +244,12 @@ pub(crate) struct Job {
     seat: RwLock<Seat>,
     /// While somebody may be on it.
     terminal: Mutex<Option<Terminal>>,
+    /// Who sits before it.
+    #[allow(
+        dead_code,
+        reason = "the attach and the shells come with the next commits"
+    )]
+    pub(crate) desk: Desk,
     /// Number of its notice; 0: none. An adoption gives a new one.
     notice: AtomicU64,
     events: Arc<Events>,
@@ -286,6 +292,7 @@ impl Job {
             holders: AtomicU32::new(0),
             seat: RwLock::new(spec.born.clone()),
             terminal: Mutex::default(),
+            desk: Desk::default(),
             notice: AtomicU64::new(0),
             events,
             spec,

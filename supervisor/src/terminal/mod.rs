@@ -1,5 +1,11 @@
 //! The terminal of a job as its supervisor holds it: its window, who is in front, and how typed lines get through.
 
+#[allow(
+    dead_code,
+    reason = "the attach and the shells come with the next commits"
+)]
+mod desk;
+
 use std::{
     io,
     mem::MaybeUninit,
@@ -7,6 +13,9 @@ use std::{
 };
 
 use ostler_proto::job::Size;
+
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use desk::{Desk, Guest, Holder, Seated};
 
 /// Bytes of one line that are typed before it is handed over in part. Linux keeps 4,095 of an unfinished line and
 /// throws away what comes then, without a word.
