@@ -5,6 +5,9 @@
     reason = "the attach and the shells come with the next commits"
 )]
 mod desk;
+mod sieve;
+#[allow(dead_code, reason = "its readers come with the next commits")]
+pub(crate) mod text;
 
 use std::{
     io,
