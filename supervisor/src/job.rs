@@ -11,8 +11,8 @@ use std::sync::{
 
 use ostler_proto::{
     job::{
-        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, SpawnError,
-        State, Survivor, Tree,
+        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, Size,
+        SpawnError, State, Survivor, Tree,
     },
     methods::{Happened, OnLimit, Start},
 };
@@ -24,7 +24,7 @@ use crate::{
     events::{Events, From},
     feed::Feed,
     log::Log,
-    terminal::{Desk, Terminal},
+    terminal::{Desk, Face, Terminal},
 };
 
 /// A checked request, ready to become a job.
@@ -245,11 +245,9 @@ pub(crate) struct Job {
     /// While somebody may be on it.
     terminal: Mutex<Option<Terminal>>,
     /// Who sits before it.
-    #[allow(
-        dead_code,
-        reason = "the attach and the shells come with the next commits"
-    )]
     pub(crate) desk: Desk,
+    /// What is seen on it.
+    pub(crate) face: Face,
     /// Number of its notice; 0: none. An adoption gives a new one.
     notice: AtomicU64,
     events: Arc<Events>,
@@ -293,6 +291,7 @@ impl Job {
             seat: RwLock::new(spec.born.clone()),
             terminal: Mutex::default(),
             desk: Desk::default(),
+            face: Face::default(),
             notice: AtomicU64::new(0),
             events,
             spec,
@@ -311,9 +310,19 @@ impl Job {
         terminal.as_ref().map(ask)
     }
 
+    /// Its window; of a terminal that is gone, the last one.
+    pub(crate) fn window(&self) -> Size {
+        let now = self.with_terminal(Terminal::size).flatten();
+        now.unwrap_or_else(|| self.face.last_window())
+    }
+
     /// For `life` alone.
     pub(crate) fn set_terminal(&self, terminal: Option<Terminal>) {
-        *self.terminal.lock().unwrap_or_else(PoisonError::into_inner) = terminal;
+        let mut slot = self.terminal.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(size) = slot.as_ref().and_then(Terminal::size) {
+            self.face.was(size);
+        }
+        *slot = terminal;
     }
 
     /// Its short id.

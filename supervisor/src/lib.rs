@@ -51,6 +51,8 @@ mod pump;
 
 mod feed;
 
+mod replies;
+
 mod terminal;
 
 mod job;

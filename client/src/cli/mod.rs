@@ -11,6 +11,7 @@ mod doctor;
 mod duration;
 mod failure;
 mod interrupts;
+mod keys;
 mod labels;
 mod left;
 mod live;
@@ -26,6 +27,7 @@ mod resize;
 mod rm;
 mod run;
 mod scope;
+mod screen;
 mod send;
 mod session;
 mod show;
@@ -84,6 +86,8 @@ enum Command {
     Stop(stop::Args),
     Rm(rm::Args),
     Send(send::Args),
+    Keys(keys::Args),
+    Screen(screen::Args),
     Signal(signal::Args),
     Resize(resize::Args),
     Detach(detach::Args),
@@ -130,6 +134,8 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Stop(args) => stop::run(args).await,
         Command::Rm(args) => rm::run(args).await,
         Command::Send(args) => send::run(args).await,
+        Command::Keys(args) => keys::run(args).await,
+        Command::Screen(args) => screen::run(args).await,
         Command::Signal(args) => signal::run(args).await,
         Command::Resize(args) => resize::run(args).await,
         Command::Detach(args) => detach::run(args).await,

@@ -7,7 +7,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use ostler_proto::job::Size;
+use ostler_proto::{
+    job::Size,
+    refusal::{Refusal, RefusalKind},
+};
 
 /// The place before the terminal of one job. Copies are the same place.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +47,30 @@ pub(crate) struct Holder {
     pub(crate) who: String,
     /// Wall clock.
     pub(crate) since_ms: u64,
+}
+
+impl Holder {
+    /// What somebody else is told who wants to type there.
+    pub(crate) fn refusal(&self, id: &str) -> Refusal {
+        let since = clock_time(self.since_ms);
+        let words = format!("{id} is held by {} since {since}", self.who);
+        Refusal::new(RefusalKind::Held, words)
+            .with("holder", &self.who)
+            .with("since", self.since_ms)
+            .hint("wait until it is left, or only read")
+    }
+}
+
+/// Hour and minute as the clock of this machine shows them.
+fn clock_time(ms: u64) -> String {
+    let seconds = libc::time_t::try_from(ms / 1_000).unwrap_or(0);
+    let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: both places live for the call, and zeroes are a valid value if it fails.
+    let parts = unsafe {
+        libc::localtime_r(&raw const seconds, parts.as_mut_ptr());
+        parts.assume_init()
+    };
+    format!("{:02}:{:02}", parts.tm_hour, parts.tm_min)
 }
 
 /// Somebody who wants to sit down.

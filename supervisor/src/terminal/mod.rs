@@ -5,8 +5,11 @@
     reason = "the attach and the shells come with the next commits"
 )]
 mod desk;
+mod face;
+pub(crate) mod keys;
+mod scan;
+mod screen;
 mod sieve;
-#[allow(dead_code, reason = "its readers come with the next commits")]
 pub(crate) mod text;
 
 use std::{
@@ -17,8 +20,10 @@ use std::{
 
 use ostler_proto::job::Size;
 
-#[allow(unused_imports, reason = "as above")]
-pub(crate) use desk::{Desk, Guest, Holder, Seated};
+pub(crate) use desk::{Desk, Guest, Seated};
+pub(crate) use face::Face;
+pub(crate) use scan::{Modes, Query, Scan};
+pub(crate) use screen::{Broken, Easel, Screen};
 
 /// Bytes of one line that are typed before it is handed over in part. Linux keeps 4,095 of an unfinished line and
 /// throws away what comes then, without a word.
@@ -64,6 +69,11 @@ impl Terminal {
         }
     }
 
+    /// Whether its program takes answers to what it asks its terminal.
+    pub(crate) fn takes_answers(&self) -> bool {
+        modes(&self.0).is_some_and(|modes| is_raw(&modes))
+    }
+
     /// The group that gets what is typed, if there is one.
     pub(crate) fn foreground(&self) -> Option<u32> {
         let mut group: libc::pid_t = 0;
@@ -71,6 +81,12 @@ impl Terminal {
         let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) };
         u32::try_from(group).ok().filter(|g| done == 0 && *g > 1)
     }
+}
+
+/// Whether a program reads each byte as it comes and shows nothing by itself. Only then is an answer to its questions
+/// taken for what it is: else it would be typed into the next line, and echoed.
+fn is_raw(modes: &libc::termios) -> bool {
+    modes.c_lflag & (libc::ICANON | libc::ECHO) == 0
 }
 
 /// How a terminal takes input right now.
@@ -84,18 +100,23 @@ pub(crate) enum Mode {
 
 /// Asks a master. One that cannot tell takes bytes: nothing is added to what is typed then.
 pub(crate) fn mode(master: &OwnedFd) -> Mode {
+    match modes(master) {
+        // Zero means that the character is switched off.
+        Some(modes) if modes.c_lflag & libc::ICANON != 0 && modes.c_cc[libc::VEOF] != 0 => {
+            Mode::Lines {
+                end: modes.c_cc[libc::VEOF],
+            }
+        }
+        _ => Mode::Bytes,
+    }
+}
+
+fn modes(master: &OwnedFd) -> Option<libc::termios> {
     let mut modes = MaybeUninit::<libc::termios>::zeroed();
     // SAFETY: the structure is as large as the call wants it.
     let done = unsafe { libc::tcgetattr(master.as_raw_fd(), modes.as_mut_ptr()) };
     // SAFETY: zeroes are a valid value, and the call has filled it.
-    let modes = unsafe { modes.assume_init() };
-    let end = modes.c_cc[libc::VEOF];
-    // Zero means that the character is switched off.
-    if done == 0 && modes.c_lflag & libc::ICANON != 0 && end != 0 {
-        Mode::Lines { end }
-    } else {
-        Mode::Bytes
-    }
+    (done == 0).then(|| unsafe { modes.assume_init() })
 }
 
 /// How much of `bytes` may be typed in one go when `typed` bytes of the line stand there already, and how many stand
