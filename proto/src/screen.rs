@@ -71,6 +71,9 @@ pub struct Screen {
     pub alternate: bool,
     /// What the program asked of its terminal.
     pub modes: Modes,
+    /// The group in the foreground, where that is not the main process's own: a command of a shell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreground: Option<u32>,
     /// How often it rang the bell, as far as the output was looked at.
     pub bells: u64,
     /// Lines that have left the screen and are still known.

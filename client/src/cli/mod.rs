@@ -3,6 +3,7 @@
 //! Translation only: a command turns flags into one request and an answer into words. It never looks into the
 //! supervisor and keeps no state of its own.
 
+mod attach;
 mod caller;
 mod completions;
 mod config;
@@ -21,6 +22,7 @@ mod nearest;
 mod number;
 mod output;
 mod pattern;
+mod raw;
 mod read;
 mod request;
 mod resize;
@@ -86,6 +88,7 @@ enum Command {
     Stop(stop::Args),
     Rm(rm::Args),
     Send(send::Args),
+    Attach(attach::Args),
     Keys(keys::Args),
     Screen(screen::Args),
     Signal(signal::Args),
@@ -134,6 +137,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Stop(args) => stop::run(args).await,
         Command::Rm(args) => rm::run(args).await,
         Command::Send(args) => send::run(args).await,
+        Command::Attach(args) => attach::run(args).await,
         Command::Keys(args) => keys::run(args).await,
         Command::Screen(args) => screen::run(args).await,
         Command::Signal(args) => signal::run(args).await,

@@ -9,7 +9,12 @@ use ostler_proto::{
 };
 
 use super::Serve;
-use crate::{caller::Caller, job::Job, life::plan::within, terminal};
+use crate::{
+    caller::Caller,
+    job::Job,
+    life::plan::within,
+    terminal::{self, Terminal},
+};
 
 impl Serve for JobScreen {
     async fn serve(caller: Caller, params: Look) -> Result<Screen, Refusal> {
@@ -17,7 +22,13 @@ impl Serve for JobScreen {
         within("lines", count, 1, limits::SCREEN_LINES)?;
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
-        look(&job, |screen| screen.view(params.colors, params.lines)).await
+        let seen = look(&job, |screen| screen.view(params.colors, params.lines)).await?;
+        let main = job.status().pid;
+        let front = job.with_terminal(Terminal::foreground).flatten();
+        Ok(Screen {
+            foreground: front.filter(|group| main != Some(*group)),
+            ..seen
+        })
     }
 }
 

@@ -271,6 +271,7 @@ impl Screen {
                 mouse: mode.intersects(TermMode::MOUSE_MODE),
                 focus: mode.contains(TermMode::FOCUS_IN_OUT),
             },
+            foreground: None,
             bells: heard.bells,
             history: self.term.history_size() as u64,
             lines: lines.map(|lines| self.lines(lines)),
