@@ -79,7 +79,8 @@ fn plain_page(log: &Log, since: u64, max: usize, filter: Filter, last: bool) -> 
     let mut slice = log.read(since, max.max(1), filter);
     let length = slice.bytes.len();
     // With a filter nobody knows what stands between the last bytes and `next`.
-    if !last && filter == Filter::All {
+    let whole = last && slice.next == slice.end;
+    if !whole && filter == Filter::All {
         let character = match std::str::from_utf8(&slice.bytes[length - length.min(4)..]) {
             Err(e) if e.error_len().is_none() => length.min(4) - e.valid_up_to(),
             _ => 0,
