@@ -24,14 +24,14 @@ fn resize(id: &str, rows: u16, cols: u16) -> Resize {
 #[test]
 fn an_editor_can_be_driven_without_a_person() {
     in_house(async |house| {
-        if !has(house, "vim") {
+        if !has(house, "vi") {
             return;
         }
         let desk = house.desk();
         let file = house.path("text");
         std::fs::write(&file, "first\nsecond\n").unwrap();
         let row = desk
-            .start(on_terminal(["vim", "-u", "NONE", "-i", "NONE", &file]))
+            .start(on_terminal(["vi", "-u", "NONE", "-i", "NONE", &file]))
             .await;
         let screen = desk.shows(&row.id, "second").await;
         assert!(screen.alternate, "{screen:?}");

@@ -20,8 +20,7 @@ use crate::exit;
 Examples:
   ostler keys t1 C-c
   ostler keys t1 Up Enter
-  ostler keys t1 --paste 'several
-  lines' Enter
+  ostler keys t1 --paste 'echo one; echo two' Enter
   ostler keys t1 Escape : w q Enter")]
 pub(crate) struct Args {
     #[command(flatten)]
