@@ -27,6 +27,9 @@ use crate::{
     terminal::{Desk, Face, Terminal},
 };
 
+/// The window of a terminal of which nobody knows it any more.
+const WINDOW: Size = Size { rows: 24, cols: 80 };
+
 /// A checked request, ready to become a job.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -66,6 +69,9 @@ pub(crate) struct Spec {
     /// Files that the child tries to execute, in order.
     pub(crate) candidates: Vec<String>,
     pub(crate) accepted: Moment,
+    /// The window that its terminal began with.
+    #[serde(default)]
+    pub(crate) window: Option<Size>,
     /// Monotonic time at which the time limit passes.
     pub(crate) timeout_at: Option<u64>,
     pub(crate) timeout_ms: Option<u64>,
@@ -313,7 +319,8 @@ impl Job {
     /// Its window; of a terminal that is gone, the last one.
     pub(crate) fn window(&self) -> Size {
         let now = self.with_terminal(Terminal::size).flatten();
-        now.unwrap_or_else(|| self.face.last_window())
+        let last = now.or_else(|| self.face.last_window());
+        last.or(self.spec.window).unwrap_or(WINDOW)
     }
 
     /// For `life` alone.

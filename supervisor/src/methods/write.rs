@@ -12,6 +12,7 @@ use super::Serve;
 use crate::{
     caller::Caller,
     life::plan::{decode_base64, within},
+    terminal::keys,
 };
 
 /// How long a write waits for its job when the request names no time.
@@ -46,7 +47,9 @@ impl Serve for JobWrite {
         if job.spec.pty {
             let held = job.desk.may_type(params.seat.as_deref());
             held.map_err(|holder| holder.refusal(&job.id()))?;
-            job.desk.note_typed();
+            if !keys::is_report(&bytes) {
+                job.desk.note_typed();
+            }
         }
         job.saw_input();
         let asked = bytes.len() as u64;

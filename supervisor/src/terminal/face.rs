@@ -9,9 +9,6 @@ use super::{Easel, Modes, Query};
 /// Questions of a program that may wait for an answer; one that asks more gets none.
 const QUESTIONS: usize = 32;
 
-/// The window of a terminal of which nobody knows it any more.
-const WINDOW: Size = Size { rows: 24, cols: 80 };
-
 /// The face of a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Face {
@@ -55,10 +52,9 @@ impl Face {
         *self.window.lock().unwrap_or_else(PoisonError::into_inner) = Some(window);
     }
 
-    /// The last window that is known, else the usual one.
-    pub(crate) fn last_window(&self) -> Size {
-        let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        window.unwrap_or(WINDOW)
+    /// The last window that was seen.
+    pub(crate) fn last_window(&self) -> Option<Size> {
+        *self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {

@@ -131,6 +131,7 @@ impl Scan {
                     None => break,
                 }
                 self.place = Place::Escape;
+                done += skip(&bytes[done..], &mut self.place);
                 continue;
             }
             let query = self.step(bytes[done], modes);
@@ -251,6 +252,26 @@ impl Scan {
             }
         };
         Some(Query::Color { what, bell })
+    }
+}
+
+/// Passes over a whole sequence that is no question and sets no mode of ours: colours, mostly.
+fn skip(bytes: &[u8], place: &mut Place) -> usize {
+    if bytes.first() != Some(&b'[') {
+        return 0;
+    }
+    let end = bytes[1..].iter().position(|b| !(0x20..=0x3f).contains(b));
+    match end.map(|end| (end + 2, bytes[end + 1])) {
+        Some((length, 0x40..=0x7e))
+            if !matches!(
+                bytes[length - 1],
+                b'c' | b'h' | b'l' | b'n' | b'p' | b'q' | b't'
+            ) =>
+        {
+            *place = Place::Text;
+            length
+        }
+        _ => 0,
     }
 }
 
