@@ -537,6 +537,10 @@ impl Job {
                 None => self.with_terminal(Terminal::size).flatten(),
                 Some(_) => None,
             },
+            title: match finished {
+                None => self.face.title(),
+                Some(_) => None,
+            },
             output: self.output(finished),
             tree: Tree {
                 rung: self.rung.into(),
