@@ -28,6 +28,7 @@ mod run;
 mod scope;
 mod send;
 mod session;
+mod shell;
 mod show;
 mod signal;
 mod size;
@@ -88,6 +89,8 @@ enum Command {
     Resize(resize::Args),
     Detach(detach::Args),
     #[command(subcommand)]
+    Shell(shell::Command),
+    #[command(subcommand)]
     Session(session::Command),
     #[command(subcommand)]
     Daemon(daemon::Command),
@@ -133,6 +136,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Signal(args) => signal::run(args).await,
         Command::Resize(args) => resize::run(args).await,
         Command::Detach(args) => detach::run(args).await,
+        Command::Shell(command) => shell::run(command).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
         Command::Config(command) => config::run(command),

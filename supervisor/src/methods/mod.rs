@@ -16,6 +16,8 @@ mod run;
 
 mod session;
 
+mod shell;
+
 mod start;
 
 mod stop;

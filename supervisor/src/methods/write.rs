@@ -44,6 +44,9 @@ impl Serve for JobWrite {
             .hint("start --stdin"));
         };
         job.saw_input();
+        if let Some(talk) = &job.talk {
+            talk.note_typed(&job.log, &bytes);
+        }
         let asked = bytes.len() as u64;
         let patience = Duration::from_millis(params.timeout_ms.unwrap_or(PATIENCE));
         let took = feed.write(bytes, params.eof, patience).await;

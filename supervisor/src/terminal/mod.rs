@@ -1,5 +1,13 @@
 //! The terminal of a job as its supervisor holds it: its window, who is in front, and how typed lines get through.
 
+pub(crate) mod dialect;
+
+pub(crate) mod marks;
+
+pub(crate) mod proof;
+
+pub(crate) mod talk;
+
 use std::{
     io,
     mem::MaybeUninit,
@@ -11,6 +19,9 @@ use ostler_proto::job::Size;
 /// Bytes of one line that are typed before it is handed over in part. Linux keeps 4,095 of an unfinished line and
 /// throws away what comes then, without a word.
 pub(crate) const PART: usize = 3_000;
+
+/// Major number of the slaves of Unix98 terminals.
+const SLAVES: u32 = 136;
 
 /// A copy of the master, for everything that is no byte.
 #[derive(Debug)]
@@ -52,6 +63,27 @@ impl Terminal {
         }
     }
 
+    /// Its settings; those of a terminal that cannot tell are all off.
+    pub(crate) fn modes(&self) -> Modes {
+        let termios = settings(&self.0);
+        let local = |flag| termios.is_some_and(|t| t.c_lflag & flag != 0);
+        let output = |flag| termios.is_some_and(|t| t.c_oflag & flag != 0);
+        Modes {
+            lines: local(libc::ICANON),
+            echo: local(libc::ECHO),
+            signals: local(libc::ISIG),
+            adds_cr: output(libc::OPOST) && output(libc::ONLCR),
+        }
+    }
+
+    /// Device number of the slave, by which its processes have it.
+    pub(crate) fn device(&self) -> Option<u64> {
+        let mut number: libc::c_uint = 0;
+        // SAFETY: the call writes one number.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
+        (done == 0).then(|| libc::makedev(SLAVES, number))
+    }
+
     /// The group that gets what is typed, if there is one.
     pub(crate) fn foreground(&self) -> Option<u32> {
         let mut group: libc::pid_t = 0;
@@ -59,6 +91,27 @@ impl Terminal {
         let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) };
         u32::try_from(group).ok().filter(|g| done == 0 && *g > 1)
     }
+}
+
+/// Settings of a terminal that tell what is in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Modes {
+    /// It hands over whole lines.
+    pub(crate) lines: bool,
+    /// It shows what is typed.
+    pub(crate) echo: bool,
+    /// `^C` is a signal.
+    pub(crate) signals: bool,
+    /// A line end of a program leaves it as CR LF.
+    pub(crate) adds_cr: bool,
+}
+
+fn settings(master: &OwnedFd) -> Option<libc::termios> {
+    let mut modes = MaybeUninit::<libc::termios>::zeroed();
+    // SAFETY: the structure is as large as the call wants it.
+    let done = unsafe { libc::tcgetattr(master.as_raw_fd(), modes.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid value, and the call has filled it.
+    (done == 0).then(|| unsafe { modes.assume_init() })
 }
 
 /// How a terminal takes input right now.
@@ -72,17 +125,12 @@ pub(crate) enum Mode {
 
 /// Asks a master. One that cannot tell takes bytes: nothing is added to what is typed then.
 pub(crate) fn mode(master: &OwnedFd) -> Mode {
-    let mut modes = MaybeUninit::<libc::termios>::zeroed();
-    // SAFETY: the structure is as large as the call wants it.
-    let done = unsafe { libc::tcgetattr(master.as_raw_fd(), modes.as_mut_ptr()) };
-    // SAFETY: zeroes are a valid value, and the call has filled it.
-    let modes = unsafe { modes.assume_init() };
-    let end = modes.c_cc[libc::VEOF];
-    // Zero means that the character is switched off.
-    if done == 0 && modes.c_lflag & libc::ICANON != 0 && end != 0 {
-        Mode::Lines { end }
-    } else {
-        Mode::Bytes
+    match settings(master) {
+        // Zero means that the character is switched off.
+        Some(t) if t.c_lflag & libc::ICANON != 0 && t.c_cc[libc::VEOF] != 0 => Mode::Lines {
+            end: t.c_cc[libc::VEOF],
+        },
+        _ => Mode::Bytes,
     }
 }
 
