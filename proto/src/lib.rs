@@ -27,6 +27,8 @@ pub mod frame;
 
 pub mod schema;
 
+pub mod screen;
+
 /// Version of the protocol that this crate speaks. A change that is not additive raises it.
 pub const PROTOCOL: u32 = 1;
 

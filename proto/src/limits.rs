@@ -223,6 +223,17 @@ pub const DESCRIPTORS_PER_JOB: u64 = 4;
 /// Most lines or columns of a terminal.
 pub const TERMINAL_SIDE: u16 = 5_000;
 
+/// Most cells of a terminal whose screen can be looked at: more than any window has, and no burden to keep.
+pub const SCREEN_CELLS: u32 = 1_000_000;
+/// Screens that are kept in a house; the one that was not looked at for the longest time goes, and is made again when it is.
+pub const SCREENS: usize = 16;
+/// Lines that have left a screen and are kept with it.
+pub const SCREEN_HISTORY: usize = 1_000;
+/// Lines of a screen and its history that one request may ask for.
+pub const SCREEN_LINES: u64 = 10_000;
+/// Keys of one request.
+pub const KEYS: usize = 10_000;
+
 /// Largest message, header excluded.
 pub const MESSAGE: usize = 32 * 1024 * 1024;
 /// Largest header of a message.

@@ -11,8 +11,8 @@ use std::sync::{
 
 use ostler_proto::{
     job::{
-        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, SpawnError,
-        State, Survivor, Tree,
+        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, Size,
+        SpawnError, State, Survivor, Tree,
     },
     methods::{Happened, OnLimit, Start},
 };
@@ -25,7 +25,7 @@ use crate::{
     feed::Feed,
     log::Log,
     terminal::{
-        Modes, Terminal,
+        Desk, Face, Settings, Terminal,
         dialect::ShellSpec,
         proof::{self, Place},
         talk::Talk,
@@ -272,6 +272,10 @@ pub(crate) struct Job {
     terminal: Mutex<Option<Terminal>>,
     /// What is known of its prompt, where it is a shell.
     pub(crate) talk: Option<Talk>,
+    /// Who sits before it.
+    pub(crate) desk: Desk,
+    /// What is seen on it.
+    pub(crate) face: Face,
     /// Number of its notice; 0: none. An adoption gives a new one.
     notice: AtomicU64,
     events: Arc<Events>,
@@ -315,6 +319,8 @@ impl Job {
             seat: RwLock::new(spec.born.clone()),
             terminal: Mutex::default(),
             talk: spec.shell.as_ref().map(Talk::new),
+            desk: Desk::default(),
+            face: Face::default(),
             notice: AtomicU64::new(0),
             events,
             spec,
@@ -334,7 +340,7 @@ impl Job {
     }
 
     /// Where its terminal is, and how that is set; none when nobody is in front.
-    pub(crate) fn place(&self) -> Option<(Place, Modes)> {
+    pub(crate) fn place(&self) -> Option<(Place, Settings)> {
         let leader = self.status().pid?;
         self.with_terminal(|terminal| {
             let place = Place {
@@ -342,14 +348,14 @@ impl Job {
                 group: terminal.foreground()?,
                 device: terminal.device()?,
             };
-            Some((place, terminal.modes()))
+            Some((place, terminal.settings()))
         })?
     }
 
     /// Tells whether a shell is in use although nothing came or went: somebody talks to it, or something works in it
     /// that is not seen to wait for the terminal. Quiet work is not idleness, a forgotten prompt is.
     pub(crate) fn in_use(&self) -> impl Future<Output = bool> + use<> {
-        let busy = self.talk.as_ref().is_some_and(Talk::is_busy);
+        let busy = self.desk.attached() > 0 || self.talk.as_ref().is_some_and(Talk::is_busy);
         let place = self.place().map(|(place, _)| place);
         async move {
             let Some(place) = place.filter(|_| !busy) else {
@@ -361,9 +367,19 @@ impl Job {
         }
     }
 
+    /// Its window; of a terminal that is gone, the last one.
+    pub(crate) fn window(&self) -> Size {
+        let now = self.with_terminal(Terminal::size).flatten();
+        now.unwrap_or_else(|| self.face.last_window())
+    }
+
     /// For `life` alone.
     pub(crate) fn set_terminal(&self, terminal: Option<Terminal>) {
-        *self.terminal.lock().unwrap_or_else(PoisonError::into_inner) = terminal;
+        let mut slot = self.terminal.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(size) = slot.as_ref().and_then(Terminal::size) {
+            self.face.was(size);
+        }
+        *slot = terminal;
     }
 
     /// Its short id.
@@ -483,6 +499,15 @@ impl Job {
     pub(crate) fn saw_input(&self) {
         self.last_input
             .store(crate::clock::mono(), Ordering::Relaxed);
+    }
+
+    /// Somebody types to it who does not talk to it in turn.
+    pub(crate) fn note_typed(&self, bytes: &[u8]) {
+        self.saw_input();
+        self.desk.note_typed();
+        if let Some(talk) = &self.talk {
+            talk.note_typed(&self.log, bytes);
+        }
     }
 
     /// Somebody looked at it: a shell that is read is in use.

@@ -53,6 +53,8 @@ mod pump;
 
 mod feed;
 
+mod replies;
+
 mod terminal;
 
 mod job;

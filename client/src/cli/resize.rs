@@ -39,6 +39,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         id: named.id,
         rows: args.size.rows,
         cols: args.size.cols,
+        seat: None,
     };
     let client = scope::client(Mode::Use)?;
     let row = match client.ask::<JobResize>(params).await {

@@ -34,6 +34,9 @@ pub(crate) struct Args {
     since: Option<u64>,
     #[command(flatten)]
     only: Only,
+    /// Text as a person sees it: no escape sequences, progress bars as they stood at last. A line is told at its end.
+    #[arg(long)]
+    plain: bool,
     /// Prints one JSON page a line.
     #[arg(long)]
     json: bool,
@@ -52,7 +55,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         since: args.since.or((!args.follow).then_some(0)),
         follow: args.follow,
         stream: args.only.stream(),
-        raw: !args.json,
+        raw: !args.json && !args.plain,
+        plain: args.plain,
         ..Tail::default()
     };
     let client: Client = scope::client(Mode::Use)?;

@@ -8,11 +8,17 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::caller::Caller;
 
+mod attach;
+
+mod keys;
+
 mod notification;
 
 mod output;
 
 mod run;
+
+mod screen;
 
 mod session;
 

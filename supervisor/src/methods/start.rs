@@ -14,7 +14,7 @@ use ostler_proto::{
 use super::Serve;
 use crate::{
     caller::Caller,
-    house::settled,
+    house::over,
     job::Job,
     life::{plan, texts},
     registry::Admission,
@@ -164,7 +164,7 @@ pub(super) async fn release(caller: Caller, target: Target, by: &str) -> Result<
     };
     if job.is_live() {
         job.ask_stop(job.spec.grace_ms, crate::job::Who::asked(by, None));
-        settled(&job).await;
+        over(&job).await;
     }
     if job.is_live() {
         // What cannot be ended stays listed: forgetting it would be a lie.

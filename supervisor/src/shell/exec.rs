@@ -61,8 +61,11 @@ fn outcome_words(outcome: ostler_proto::job::Outcome) -> &'static str {
 /// The right to talk to it.
 ///
 /// # Errors
-/// Somebody else is talking.
+/// Somebody else is talking, or holds it.
 pub(super) fn turn(job: &Job, talk: &Talk) -> Result<OwnedSemaphorePermit, Refusal> {
+    if let Some(holder) = job.desk.holder() {
+        return Err(holder.refusal(&job.id()));
+    }
     talk.take_turn().ok_or_else(|| {
         busy(job, "another send or exec is in progress").hint(format!(
             "wait until that is over; ostler signal {} INT interrupts what runs",
@@ -100,7 +103,7 @@ pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal
         let laid = spec.hand_over(number, &ask.line);
         Typed::HandedOver(laid.map_err(|e| not_laid_down(job, &e))?)
     };
-    let times = talk.times();
+    let times = job.desk.typed();
     let since = job.log.end();
     talk.look(&job.log).begin(number, since);
     let turn = type_in(job, &typed, turn).await?;
@@ -129,7 +132,7 @@ pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal
         }
         line
     };
-    let shared = talk.times() != times;
+    let shared = job.desk.typed() != times;
     Ok(answer(job, ask, spec.dialect, reason, line, began, shared))
 }
 
@@ -315,7 +318,7 @@ fn answer(
     let end = done.map_or_else(|| job.log.end(), |d| d.from).max(begin);
     let way = Way {
         adds_cr: job
-            .with_terminal(|t| t.modes())
+            .with_terminal(|t| t.settings())
             .is_none_or(|modes| modes.adds_cr),
         dialect,
     };

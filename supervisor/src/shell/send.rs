@@ -17,7 +17,7 @@ use super::{
 use crate::{
     job::Job,
     log::{Filter, Log},
-    terminal::{proof::Waits, talk::Talk},
+    terminal::{proof::Waits, talk::Talk, text},
 };
 
 /// Longest time of a send that names none.
@@ -45,7 +45,7 @@ pub(crate) async fn send(job: &Arc<Job>, ask: &Send) -> Result<Sent, Refusal> {
         Some((place, _)) => look(place).await,
         None => Waits::default(),
     };
-    let times = talk.times() + u64::from(!text.is_empty());
+    let times = job.desk.typed();
     // With nothing typed, a prompt that is there already is news to who asks.
     let since = if text.is_empty() { 0 } else { job.log.end() };
     // Who only waits goes on where the last answer ended.
@@ -94,7 +94,7 @@ pub(crate) async fn send(job: &Arc<Job>, ask: &Send) -> Result<Sent, Refusal> {
         reason,
         from,
         ask.max,
-        talk.times() != times,
+        job.desk.typed() != times,
     ))
 }
 
@@ -174,7 +174,7 @@ fn answer(
     }
 }
 
-/// A stretch of a log without escape sequences.
+/// A stretch of a log as a person sees it.
 pub(crate) fn seen(log: &Log, from: u64, to: u64) -> String {
     let (mut at, mut bytes) = (from, Vec::new());
     while at < to {
@@ -185,10 +185,7 @@ pub(crate) fn seen(log: &Log, from: u64, to: u64) -> String {
         bytes.extend_from_slice(&slice.bytes);
         at = slice.next;
     }
-    let text = String::from_utf8_lossy(&bytes);
-    anstream::adapter::strip_str(&text)
-        .to_string()
-        .replace("\r\n", "\n")
+    text::plain(&bytes)
 }
 
 /// Waits for the first prompt of a shell that was just opened, or for the first wait of another program.

@@ -6,11 +6,12 @@
 use std::{sync::Arc, time::Duration};
 
 use ostler_proto::methods::Reason;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     job::Job,
     terminal::{
+        Terminal,
         dialect::Dialect,
         proof::{self, Place, Wait, Waits},
         talk::Talk,
@@ -25,6 +26,8 @@ const ASK_MOST: Duration = Duration::from_secs(1);
 const AMONG: Duration = Duration::from_millis(150);
 /// The same inside a line, where what else it waits for may be its work.
 const AMONG_IN_LINE: Duration = Duration::from_secs(1);
+/// How long the kernel may take to hand over what a program has written.
+const ON_ITS_WAY: Duration = Duration::from_millis(5);
 /// Silence at a prompt after which a line that was typed there and has not begun was not taken.
 const NOT_TAKEN: Duration = Duration::from_secs(2);
 
@@ -82,8 +85,9 @@ impl Waiting<'_> {
             let ask_at = silent_since + pause;
             if now >= ask_at {
                 if let Some(reason) = self.ask(now - silent_since).await {
-                    // What was printed on the way to that wait is part of the answer.
-                    if self.job.log.end() == end {
+                    // What was printed on the way to that wait, a prompt perhaps, is still on its own way to the log.
+                    sleep(ON_ITS_WAY).await;
+                    if self.job.log.end() == end && !self.has_more() {
                         return Came::For(reason);
                     }
                     continue;
@@ -148,6 +152,10 @@ impl Waiting<'_> {
             _ if self.through => None,
             _ => Some(Reason::InputWait),
         }
+    }
+
+    fn has_more(&self) -> bool {
+        self.job.with_terminal(Terminal::has_output) == Some(true)
     }
 
     fn is_shell(&self) -> bool {

@@ -30,8 +30,6 @@ pub(crate) struct Talk {
     typed: AtomicU64,
     /// The same for what left a line unfinished.
     half: AtomicU64,
-    /// How often something was typed.
-    times: AtomicU64,
     number: AtomicU64,
     /// Up to where the log has been handed back to those who talk.
     told: AtomicU64,
@@ -81,7 +79,6 @@ impl Talk {
             reading: Mutex::new(Reading::new(&spec.nonce)),
             typed: AtomicU64::new(0),
             half: AtomicU64::new(0),
-            times: AtomicU64::new(0),
             number: AtomicU64::new(0),
             told: AtomicU64::new(0),
         }
@@ -108,17 +105,11 @@ impl Talk {
     pub(crate) fn note_typed(&self, log: &Log, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         let at = log.end() + 1;
-        self.times.fetch_add(1, Ordering::AcqRel);
         self.typed.store(at, Ordering::Release);
         // Enter, and what throws a line away: ^C ^D ^U.
         let whole = matches!(last, b'\n' | b'\r' | 0x03 | 0x04 | 0x15);
         self.half
             .store(if whole { 0 } else { at }, Ordering::Release);
-    }
-
-    /// How often something was typed by somebody who does not talk in turn.
-    pub(crate) fn times(&self) -> u64 {
-        self.times.load(Ordering::Acquire)
     }
 
     /// Somebody has typed at the prompt that stands at this offset, and it may not have got to it yet.

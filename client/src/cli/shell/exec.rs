@@ -25,10 +25,10 @@ const WHOLE: u64 = 16 * 1024 * 1024;
 #[command(after_help = "\
 Examples:
   ostler shell exec s1 'cd /tmp && ls'
-  ostler shell exec s1 make --timeout 30s
+  ostler shell exec s1 --timeout 30s 'sleep 1; date'
   ostler shell exec s1 -- ls -la
   ostler shell exec build - <script.sh
-  ostler shell exec s1 --inline 'hostname'    (in the ssh that runs in s1)")]
+  ostler shell exec s1 --inline hostname")]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
