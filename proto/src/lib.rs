@@ -17,6 +17,8 @@ pub mod refusal;
 
 pub mod methods;
 
+pub mod shell;
+
 pub mod address;
 pub mod config;
 pub mod duration;

@@ -155,6 +155,12 @@ settings! {
         /// How long the end then waits for what already stands in the pipes, behind our own disk alone.
         catch_up: u64 = 5 * SECOND, Ms, 0, 60 * SECOND;
     }
+    shell {
+        /// How long a shell may be without activity before it is ended; 0 in a request: never.
+        shell_idle: u64 = 600 * SECOND, Ms, 1_000, 30 * DAY;
+        /// How long the open of a shell waits for its first prompt before it answers that it is not ready yet.
+        first_output: u64 = 250, Ms, 0, 60 * SECOND;
+    }
     supervisor {
         /// A supervisor with nothing to keep leaves after this time.
         leave_after: u64 = 600 * SECOND, Ms, 1, 30 * DAY;

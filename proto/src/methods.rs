@@ -8,8 +8,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream};
-use crate::screen::{Attach, Attached, Keys, Look, Screen};
+use crate::{
+    job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream},
+    screen::{Attach, Attached, Keys, Look, Screen},
+    shell::{
+        Exec, Executed, OpenShell, OpenedShell, ReadShell, Send as SendText, Sent, ShellLines,
+        ShellTable,
+    },
+};
 
 /// A method of the table.
 pub trait Method: 'static {
@@ -99,6 +105,12 @@ table! {
     JobSignal "job/signal" spawned (SignalJob) -> Signalled, "Sends a signal to the group of the main process, on a terminal to the one in the foreground.";
     JobStop "job/stop" spawned (Stop) -> StopSummary, "Ends the whole tree of one or more jobs; answers when nothing is left or the survivors are named.";
     JobRelease "job/release" spawned (Target) -> Released, "Stops the job if it runs, then forgets it and its artifacts.";
+    ShellOpen "shell/open" spawned (OpenShell) -> OpenedShell, "Opens a persistent shell in a terminal; answers when it waits for a line, after 250 ms at most.";
+    ShellSend "shell/send" spawned (SendText) -> Sent, "Types into a shell, waits until it waits for more, says why it returned and what was printed.";
+    ShellExec "shell/exec" spawned (Exec) -> Executed, "Runs one command line in a shell: exactly its output, its exit code, the directory afterwards.";
+    ShellRead "shell/read" spawned (ReadShell) -> ShellLines, "Reads lines of a shell as a person would see them, counted from the newest.";
+    ShellList "shell/list" spawned (List) -> ShellTable, "Lists shells, and whether each waits for a line.";
+    ShellClose "shell/close" spawned (Target) -> Released, "Ends a shell and everything in it, then forgets it.";
 }
 
 /// No parameters.

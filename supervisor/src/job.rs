@@ -24,7 +24,13 @@ use crate::{
     events::{Events, From},
     feed::Feed,
     log::Log,
-    terminal::{Desk, Face, Terminal},
+    terminal::{
+        Desk, Face, Settings, Terminal,
+        dialect::ShellSpec,
+        keys,
+        proof::{self, Place},
+        talk::Talk,
+    },
 };
 
 /// The window of a terminal of which nobody knows it any more.
@@ -40,6 +46,24 @@ pub(crate) struct Plan {
     pub(crate) accepted: Moment,
     pub(crate) bound: bool,
     pub(crate) key_of: u64,
+    pub(crate) kind: Kind,
+    /// How to talk to it, where it is a shell.
+    pub(crate) shell: Option<ShellSpec>,
+}
+
+impl Plan {
+    /// Takes away what was laid down for a job that did not come to be.
+    pub(crate) fn clean(&self) {
+        clean(self.shell.as_ref());
+    }
+}
+
+/// Takes away the folder of a shell.
+pub(crate) fn clean(shell: Option<&ShellSpec>) {
+    if let Some(dir) = shell.and_then(|s| s.dir.as_deref()) {
+        // Gone already where the whole folder above went.
+        let _ = std::fs::remove_dir_all(dir);
+    }
 }
 
 /// Where a job stands in the table: the only part of it that a rename or an adoption changes.
@@ -87,6 +111,9 @@ pub(crate) struct Spec {
     pub(crate) stdin_open: bool,
     /// It has a terminal.
     pub(crate) pty: bool,
+    /// How to talk to it, where it is a shell.
+    #[serde(default)]
+    pub(crate) shell: Option<ShellSpec>,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.
@@ -250,6 +277,8 @@ pub(crate) struct Job {
     seat: RwLock<Seat>,
     /// While somebody may be on it.
     terminal: Mutex<Option<Terminal>>,
+    /// What is known of its prompt, where it is a shell.
+    pub(crate) talk: Option<Talk>,
     /// Who sits before it.
     pub(crate) desk: Desk,
     /// What is seen on it.
@@ -296,6 +325,7 @@ impl Job {
             holders: AtomicU32::new(0),
             seat: RwLock::new(spec.born.clone()),
             terminal: Mutex::default(),
+            talk: spec.shell.as_ref().map(Talk::new),
             desk: Desk::default(),
             face: Face::default(),
             notice: AtomicU64::new(0),
@@ -314,6 +344,34 @@ impl Job {
     pub(crate) fn with_terminal<T>(&self, ask: impl FnOnce(&Terminal) -> T) -> Option<T> {
         let terminal = self.terminal.lock().unwrap_or_else(PoisonError::into_inner);
         terminal.as_ref().map(ask)
+    }
+
+    /// Where its terminal is, and how that is set; none when nobody is in front.
+    pub(crate) fn place(&self) -> Option<(Place, Settings)> {
+        let leader = self.status().pid?;
+        self.with_terminal(|terminal| {
+            let place = Place {
+                leader,
+                group: terminal.foreground()?,
+                device: terminal.device()?,
+            };
+            Some((place, terminal.settings()))
+        })?
+    }
+
+    /// Tells whether a shell is in use although nothing came or went: somebody talks to it, or something works in it
+    /// that is not seen to wait for the terminal. Quiet work is not idleness, a forgotten prompt is.
+    pub(crate) fn in_use(&self) -> impl Future<Output = bool> + use<> {
+        let busy = self.desk.attached() > 0 || self.talk.as_ref().is_some_and(Talk::is_busy);
+        let place = self.place().map(|(place, _)| place);
+        async move {
+            let Some(place) = place.filter(|_| !busy) else {
+                return busy;
+            };
+            let looked = tokio::task::spawn_blocking(move || proof::works(place)).await;
+            // Who cannot be looked at is not ended for it.
+            looked.unwrap_or(true)
+        }
     }
 
     /// Its window; of a terminal that is gone, the last one.
@@ -449,6 +507,25 @@ impl Job {
     pub(crate) fn saw_input(&self) {
         self.last_input
             .store(crate::clock::mono(), Ordering::Relaxed);
+    }
+
+    /// Somebody types to it who does not talk to it in turn.
+    pub(crate) fn note_typed(&self, bytes: &[u8]) {
+        self.saw_input();
+        if keys::is_report(bytes) {
+            return;
+        }
+        self.desk.note_typed();
+        if let Some(talk) = &self.talk {
+            talk.note_typed(&self.log, bytes);
+        }
+    }
+
+    /// Somebody looked at it: a shell that is read is in use.
+    pub(crate) fn saw_reader(&self) {
+        if self.spec.shell.is_some() {
+            self.saw_input();
+        }
     }
 
     /// Monotonic time at which its idle limit passes, if nothing comes or goes until then.

@@ -43,6 +43,8 @@ mod registry;
 
 mod session;
 
+mod shell;
+
 mod ledger;
 
 mod life;

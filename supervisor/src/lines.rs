@@ -67,7 +67,13 @@ impl Lines {
 }
 
 fn line(from: u64, bytes: &[u8]) -> Line {
-    let text = String::from_utf8_lossy(bytes.strip_suffix(b"\r").unwrap_or(bytes));
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    if bytes.contains(&b'\r') {
+        // Drawn over and over, or behind a prompt: what a person saw last.
+        let text = crate::terminal::text::plain(bytes);
+        return Line { from, text };
+    }
+    let text = String::from_utf8_lossy(bytes);
     Line {
         from,
         text: anstream::adapter::strip_str(&text).to_string(),

@@ -118,6 +118,9 @@ fn to_its_end(example: &str) -> String {
             example.replace("t2", "r")
         ),
         "ostler resize t1 120x40" => on_terminal(example),
+        _ if SHELLS.iter().any(|verb| example.starts_with(verb)) => {
+            format!("echo 'echo done' >script.sh; ostler shell open --name build --clean -- bash && {example}")
+        }
         _ if example.starts_with("ostler keys ") || example.starts_with("ostler screen ") => {
             on_terminal(example)
         }
@@ -136,6 +139,14 @@ fn to_its_end(example: &str) -> String {
         _ => example.to_owned(),
     }
 }
+
+/// Commands about a shell that is there.
+const SHELLS: &[&str] = &[
+    "ostler shell exec ",
+    "ostler shell send ",
+    "ostler shell read ",
+    "ostler shell close ",
+];
 
 /// Ended by nothing but the person who typed it.
 fn goes_on(example: &str) -> bool {
@@ -168,7 +179,7 @@ fn every_example_of_the_help_works_as_it_stands() {
                 continue;
             }
             // What starts something finds an empty house, everything else the scene.
-            let starts = [" run ", " start ", " daemon start"]
+            let starts = [" run ", " start ", " daemon start", "ostler shell "]
                 .iter()
                 .any(|w| example.contains(w));
             let port = if starts && !example.contains("daemon run") {

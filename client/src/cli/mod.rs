@@ -32,6 +32,7 @@ mod scope;
 mod screen;
 mod send;
 mod session;
+mod shell;
 mod show;
 mod signal;
 mod size;
@@ -95,6 +96,8 @@ enum Command {
     Resize(resize::Args),
     Detach(detach::Args),
     #[command(subcommand)]
+    Shell(shell::Command),
+    #[command(subcommand)]
     Session(session::Command),
     #[command(subcommand)]
     Daemon(daemon::Command),
@@ -143,6 +146,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Signal(args) => signal::run(args).await,
         Command::Resize(args) => resize::run(args).await,
         Command::Detach(args) => detach::run(args).await,
+        Command::Shell(command) => shell::run(command).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
         Command::Config(command) => config::run(command),

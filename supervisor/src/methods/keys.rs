@@ -28,8 +28,7 @@ impl Serve for JobKeys {
         let Some(feed) = &job.feed else {
             return Err(Refusal::bad("id", "has no input"));
         };
-        job.desk.note_typed();
-        job.saw_input();
+        job.note_typed(&bytes);
         let asked = bytes.len() as u64;
         let patience = Duration::from_millis(params.timeout_ms.unwrap_or(PATIENCE));
         let took = feed.write(bytes, false, patience).await;

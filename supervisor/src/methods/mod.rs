@@ -22,6 +22,8 @@ mod screen;
 
 mod session;
 
+mod shell;
+
 mod start;
 
 mod stop;

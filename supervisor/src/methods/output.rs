@@ -140,6 +140,7 @@ impl Serve for JobRead {
             &params.id,
             &caller.access(),
         )?;
+        job.saw_reader();
         let max = params.max.unwrap_or(limits::page());
         if let Some(pattern) = &params.pattern {
             within("context", params.context, 0, limits::CONTEXT)?;
@@ -429,6 +430,7 @@ impl Serve for JobTail {
             &params.id,
             &caller.access(),
         )?;
+        job.saw_reader();
         let first = if params.follow {
             newest(&job.log, limits::page())
         } else {

@@ -12,7 +12,6 @@ use super::Serve;
 use crate::{
     caller::Caller,
     life::plan::{decode_base64, within},
-    terminal::keys,
 };
 
 /// How long a write waits for its job when the request names no time.
@@ -47,11 +46,8 @@ impl Serve for JobWrite {
         if job.spec.pty {
             let held = job.desk.may_type(params.seat.as_deref());
             held.map_err(|holder| holder.refusal(&job.id()))?;
-            if !keys::is_report(&bytes) {
-                job.desk.note_typed();
-            }
         }
-        job.saw_input();
+        job.note_typed(&bytes);
         let asked = bytes.len() as u64;
         let patience = Duration::from_millis(params.timeout_ms.unwrap_or(PATIENCE));
         let took = feed.write(bytes, params.eof, patience).await;

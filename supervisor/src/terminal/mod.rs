@@ -1,15 +1,15 @@
 //! The terminal of a job as its supervisor holds it: its window, who is in front, and how typed lines get through.
 
-#[allow(
-    dead_code,
-    reason = "the attach and the shells come with the next commits"
-)]
 mod desk;
+pub(crate) mod dialect;
 mod face;
 pub(crate) mod keys;
+pub(crate) mod marks;
+pub(crate) mod proof;
 mod scan;
 mod screen;
 mod sieve;
+pub(crate) mod talk;
 pub(crate) mod text;
 
 use std::{
@@ -28,6 +28,9 @@ pub(crate) use screen::{Broken, Easel, Screen};
 /// Bytes of one line that are typed before it is handed over in part. Linux keeps 4,095 of an unfinished line and
 /// throws away what comes then, without a word.
 pub(crate) const PART: usize = 3_000;
+
+/// Major number of the slaves of Unix98 terminals.
+const SLAVES: u32 = 136;
 
 /// A copy of the master, for everything that is no byte.
 #[derive(Debug)]
@@ -69,6 +72,38 @@ impl Terminal {
         }
     }
 
+    /// Its settings; those of a terminal that cannot tell are all off.
+    pub(crate) fn settings(&self) -> Settings {
+        let termios = modes(&self.0);
+        let local = |flag| termios.is_some_and(|t| t.c_lflag & flag != 0);
+        let output = |flag| termios.is_some_and(|t| t.c_oflag & flag != 0);
+        Settings {
+            lines: local(libc::ICANON),
+            echo: local(libc::ECHO),
+            signals: local(libc::ISIG),
+            adds_cr: output(libc::OPOST) && output(libc::ONLCR),
+        }
+    }
+
+    /// Something stands in it that was not read yet.
+    pub(crate) fn has_output(&self) -> bool {
+        let mut ask = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one structure, and no time to wait.
+        unsafe { libc::poll(&raw mut ask, 1, 0) > 0 && ask.revents & libc::POLLIN != 0 }
+    }
+
+    /// Device number of the slave, by which its processes have it.
+    pub(crate) fn device(&self) -> Option<u64> {
+        let mut number: libc::c_uint = 0;
+        // SAFETY: the call writes one number.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
+        (done == 0).then(|| libc::makedev(SLAVES, number))
+    }
+
     /// Whether its program takes answers to what it asks its terminal.
     pub(crate) fn takes_answers(&self) -> bool {
         modes(&self.0).is_some_and(|modes| is_raw(&modes))
@@ -81,6 +116,19 @@ impl Terminal {
         let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) };
         u32::try_from(group).ok().filter(|g| done == 0 && *g > 1)
     }
+}
+
+/// Settings of a terminal that tell what is in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// It hands over whole lines.
+    pub(crate) lines: bool,
+    /// It shows what is typed.
+    pub(crate) echo: bool,
+    /// `^C` is a signal.
+    pub(crate) signals: bool,
+    /// A line end of a program leaves it as CR LF.
+    pub(crate) adds_cr: bool,
 }
 
 /// Whether a program reads each byte as it comes and shows nothing by itself. Only then is an answer to its questions
