@@ -2,9 +2,12 @@
 //! with everything as it was.
 
 use ostler_proto::job::{Size, Stream};
-use ostler_proto::methods::{JobAttach, JobKeys, JobWrite, Start, Write};
+use ostler_proto::methods::{
+    JobAttach, JobKeys, JobWrite, ShellExec, ShellOpen, ShellSend, Start, Write,
+};
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::{Attach, Keys};
+use ostler_proto::shell::{Exec, OpenShell, Send};
 use ostler_tests::screen::{has, on_terminal};
 use ostler_tests::{Desk, House, Tmux, command, in_house, within};
 
@@ -240,6 +243,104 @@ fn whatever_ends_a_visit_the_terminal_is_as_it_was() {
         let screen = person.shows("same-house");
         assert!(screen.contains("was stopped by the user"), "{screen}");
         assert!(screen.contains("code 137"), "{screen}");
+    });
+}
+
+/// Nothing of the last visit is on the screen that could be taken for the next one.
+fn wiped(person: &Tmux) {
+    person.line("clear");
+    person.until("an empty screen", |s| s.trim() == ">");
+}
+
+/// Walk 9: a person takes over a shell that an agent works in.
+#[test]
+fn a_person_takes_over_a_shell_and_the_agent_is_told() {
+    in_house(async |house| {
+        let Some(person) = person(house, "p") else {
+            return;
+        };
+        if !has(house, "bash") {
+            return;
+        }
+        let desk = house.desk();
+        let opened = desk
+            .must::<ShellOpen>(OpenShell {
+                args: vec!["bash".into()],
+                clean: true,
+                cwd: Some("/".into()),
+                wait_ms: Some(20_000),
+                ..OpenShell::default()
+            })
+            .await;
+        assert!(opened.ready, "{opened:?}");
+        let (id, label) = (&opened.row.process_id, &opened.row.id);
+        let exec = |line: &str| Exec {
+            id: id.clone(),
+            line: line.into(),
+            timeout_ms: Some(20_000),
+            ..Exec::default()
+        };
+        let ran = desk.must::<ShellExec>(exec("cd /tmp; echo by-agent")).await;
+        assert_eq!(ran.output.as_deref(), Some("by-agent\n"));
+        // Beside each other: what the person types during a line of the agent is told with it.
+        person.line(&format!("ostler attach {id}"));
+        person.until("the last screen", |s| s.lines().any(|l| l == "by-agent"));
+        let quiet = desk.must::<ShellExec>(exec("echo alone")).await;
+        assert!(
+            !quiet.shared,
+            "a terminal that answers has typed nothing: {quiet:?}"
+        );
+        assert_eq!(quiet.output.as_deref(), Some("alone\n"));
+        person.until("the agent's line", |s| s.lines().any(|l| l == "alone"));
+        let reads = desk.must::<ShellExec>(Exec {
+            through: true,
+            ..exec("printf 'ask: '; read -r word; echo got-$word")
+        });
+        let types = async {
+            desk.shows(id, "ask:").await;
+            person.line("person");
+        };
+        let (ran, ()) = tokio::join!(reads, types);
+        assert!(ran.shared, "{ran:?}");
+        person.keys(&["C-]"]);
+        let left = person.shows("left ");
+        assert!(left.contains("; no command runs in it"), "{left}");
+        // Alone: the agent is refused until the person leaves.
+        wiped(&person);
+        person.line(&format!("ostler attach {id} --take"));
+        person.until("the last screen", |s| s.lines().any(|l| l == "alone"));
+        let refused = desk.refused::<ShellExec>(exec("echo no")).await;
+        assert_eq!(refused.kind, RefusalKind::Held);
+        let send = Send {
+            id: id.clone(),
+            text: "echo no\n".into(),
+            ..Send::default()
+        };
+        assert_eq!(
+            desk.refused::<ShellSend>(send).await.kind,
+            RefusalKind::Held
+        );
+        person.line("sleep 1000");
+        person.shows("sleep 1000");
+        desk.sees(id, "a command in front", |s| s.foreground.is_some())
+            .await;
+        person.keys(&["C-]"]);
+        let left = person.shows("; a command still runs in it");
+        assert!(left.contains(&format!("/{label};")), "{left}");
+        desk.press(id, &["C-c"]).await;
+        desk.sees(id, "the prompt", |s| {
+            let last = s.rows.iter().rfind(|row| !row.is_empty());
+            s.foreground.is_none() && last.is_some_and(|row| row.ends_with(['#', '$']))
+        })
+        .await;
+        let ran = desk.must::<ShellExec>(exec("pwd")).await;
+        assert_eq!(ran.output.as_deref(), Some("/tmp\n"));
+        // Its end ends a visit with its code.
+        wiped(&person);
+        person.line(&format!("ostler attach {id}; echo code $?"));
+        person.until("the last screen", |s| s.lines().any(|l| l == "alone"));
+        person.line("exit 3");
+        person.shows("code 3");
     });
 }
 
