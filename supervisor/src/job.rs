@@ -388,6 +388,8 @@ impl Job {
             self.face.was(size);
         }
         *slot = terminal;
+        drop(slot);
+        self.face.arrived.notify_waiters();
     }
 
     /// Its short id.

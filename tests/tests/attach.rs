@@ -403,14 +403,21 @@ while True:
         let id = &row.process_id;
         person.line(&format!("ostler attach {id}; echo code $?"));
         person.shows("up");
+        // Both terminals see the question and answer it.
+        let other = house.tmux("q", 90, 24);
+        other.line(&format!("ostler attach {id}; echo code $?"));
+        other.shows("up");
         person.keys(&["a"]);
         person.shows("got 1b5b306e");
+        other.keys(&["y"]);
+        person.shows("got 79");
         person.keys(&["x"]);
         person.shows("got 78");
         let text = desk.read(&row.id, 0).await.text.unwrap();
         assert_eq!(text.matches("1b5b306e").count(), 1, "{text:?}");
         person.keys(&["q"]);
         person.shows("code 0");
+        other.shows("code 0");
     });
 }
 

@@ -67,7 +67,7 @@ impl Serve for JobAttach {
         }
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
-        check_terminal(&job)?;
+        check_terminal(&job).await?;
         let guest = Guest {
             who: by,
             seat: params.seat,

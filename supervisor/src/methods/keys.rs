@@ -22,7 +22,7 @@ impl Serve for JobKeys {
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
         let bytes = bytes(&params, &job.face.modes)?;
-        check_terminal(&job)?;
+        check_terminal(&job).await?;
         let held = job.desk.may_type(None);
         held.map_err(|holder| holder.refusal(&job.id()))?;
         let Some(feed) = &job.feed else {

@@ -22,6 +22,7 @@ impl Serve for JobScreen {
         within("lines", count, 1, limits::SCREEN_LINES)?;
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
+        job.saw_reader();
         let seen = look(&job, |screen| screen.view(params.colors, params.lines)).await?;
         let main = job.status().pid;
         let front = job.with_terminal(Terminal::foreground).flatten();

@@ -1,13 +1,20 @@
 //! `job/resize`, and what the methods on terminals share.
 
+use std::time::Duration;
+
 use ostler_proto::{
     job::{Row, Size},
     methods::{JobResize, Resize},
     refusal::{Refusal, RefusalKind},
 };
 
+use tokio::time::timeout;
+
 use super::Serve;
 use crate::{caller::Caller, job::Job, life::plan::check_size};
+
+/// How long a terminal may take to be there.
+const ARRIVES: Duration = Duration::from_secs(1);
 
 impl Serve for JobResize {
     async fn serve(caller: Caller, params: Resize) -> Result<Row, Refusal> {
@@ -22,7 +29,7 @@ impl Serve for JobResize {
         check_size("rows", size)?;
         let registry = &caller.house().registry;
         let job = registry.find(session.as_deref(), &id, &caller.access())?;
-        check_terminal(&job)?;
+        check_terminal(&job).await?;
         match seat {
             // Somebody who only looks has no say; the newest of the others has.
             Some(seat) if !job.desk.resize(&seat, size) => {}
@@ -57,11 +64,21 @@ pub(super) async fn resize(job: &Job, size: Size) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a job that has no terminal, or none any more.
-pub(super) fn check_terminal(job: &Job) -> Result<(), Refusal> {
-    match job.with_terminal(|_| ()) {
-        Some(()) => Ok(()),
-        None => Err(no_terminal(job)),
+/// Refuses a job that has no terminal, or none any more. One that is just being started, or taken over by this
+/// supervisor, has one in a moment.
+pub(super) async fn check_terminal(job: &Job) -> Result<(), Refusal> {
+    let mut arrived = std::pin::pin!(job.face.arrived.notified());
+    // Before the look: what comes in between is not missed.
+    arrived.as_mut().enable();
+    let is_there = || job.with_terminal(|_| ()).is_some();
+    if !is_there() && job.spec.pty && job.status().finished.is_none() {
+        // Who waits in vain is told the same as without.
+        let _ = timeout(ARRIVES, arrived).await;
+    }
+    if is_there() {
+        Ok(())
+    } else {
+        Err(no_terminal(job))
     }
 }
 

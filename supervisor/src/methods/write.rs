@@ -12,6 +12,7 @@ use super::Serve;
 use crate::{
     caller::Caller,
     life::plan::{decode_base64, within},
+    terminal::keys,
 };
 
 /// How long a write waits for its job when the request names no time.
@@ -47,8 +48,19 @@ impl Serve for JobWrite {
             let held = job.desk.may_type(params.seat.as_deref());
             held.map_err(|holder| holder.refusal(&job.id()))?;
         }
-        job.note_typed(&bytes);
         let asked = bytes.len() as u64;
+        if let Some(seat) = &params.seat
+            && keys::is_report(&bytes)
+            && !job.desk.is_newest(seat)
+        {
+            // What a program asks is shown on every terminal that is attached, and one answer is what it expects.
+            return Ok(Written {
+                bytes: asked,
+                complete: true,
+                closed: false,
+            });
+        }
+        job.note_typed(&bytes);
         let patience = Duration::from_millis(params.timeout_ms.unwrap_or(PATIENCE));
         let took = feed.write(bytes, params.eof, patience).await;
         Ok(Written {

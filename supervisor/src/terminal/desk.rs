@@ -161,6 +161,13 @@ impl Desk {
         self.seats().taken.iter().rev().find_map(|s| s.window)
     }
 
+    /// Whether it is this one whose window the terminal has: what its program asks is answered by that person's own.
+    pub(crate) fn is_newest(&self, seat: &str) -> bool {
+        let seats = self.seats();
+        let newest = seats.taken.iter().rev().find(|s| s.window.is_some());
+        newest.is_some_and(|s| s.is(Some(seat)))
+    }
+
     /// Another window of a seat, which is the newest then. False when there is no seat of this name, or it only looks.
     pub(crate) fn resize(&self, seat: &str, window: Size) -> bool {
         let mut seats = self.seats();
@@ -258,6 +265,7 @@ mod tests {
         assert!(desk.resize("a", wide));
         assert!(!desk.resize("c", wide), "who only looks has no window");
         assert!(!desk.resize("z", wide));
+        assert!(desk.is_newest("a") && !desk.is_newest("b") && !desk.is_newest("c"));
         assert_eq!(cols(&desk), Some(120));
         drop(first);
         assert_eq!(cols(&desk), Some(100));

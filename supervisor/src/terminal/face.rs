@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_proto::job::Size;
+use tokio::sync::Notify;
 
 use super::{Easel, Modes, Query};
 
@@ -20,6 +21,8 @@ pub(crate) struct Face {
     window: Mutex<Option<Size>>,
     title: Mutex<Title>,
     rung: Mutex<Pace>,
+    /// The terminal is there: at the start of the job, and when a new supervisor has taken it over.
+    pub(crate) arrived: Notify,
 }
 
 /// What may be told no more often than a second: a program may ring and rename all the time.
