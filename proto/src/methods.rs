@@ -84,7 +84,7 @@ table! {
     SessionClose "session/close" spawned (CloseSession) -> StopSummary, "Stops every job of a session, forgets them, then deletes their artifacts.";
     JobStart "job/start" spawned (Start) -> Row, "Starts a job; answers when exec has succeeded or failed, 100 ms at most.";
     JobRun "job/run" spawned (Run) -> JobResult, "Starts a job, streams it, waits and collects; cancelling it or going away ends the tree.";
-    JobDetach "job/detach" spawned (Target) -> Row, "Turns a running `job/run` into a background job.";
+    JobDetach "job/detach" spawned (Target) -> DetachedJob, "Turns a running `job/run` into a background job.";
     JobList "job/list" spawned (List) -> JobTable, "Lists jobs, live ones first, then the newest ended.";
     JobGet "job/get" spawned (Target) -> JobResult, "Tells everything about one job.";
     JobRead "job/read" spawned (Read) -> Page, "Reads one page of a job's log at a cursor; consumes nothing.";
@@ -536,6 +536,18 @@ pub struct Target {
     pub session: Option<String>,
     /// Short id, name or process id.
     pub id: String,
+}
+
+/// A job that goes on in the background.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct DetachedJob {
+    /// The job.
+    #[serde(flatten)]
+    pub row: Row,
+    /// No `job/run` held it: it was in the background already, or over.
+    #[serde(default)]
+    pub already: bool,
 }
 
 /// `job/list`.

@@ -81,6 +81,12 @@ fn an_ambiguous_session_is_told_as_that_for_one_id_and_for_several() {
             &["show", "app/t1"],
             &["wait", "app/t1"],
             &["tail", "app/t1"],
+            &["ls", "--session", "app"],
+            &["session", "close", "app"],
+            &["session", "notices", "app"],
+            &["session", "watch", "app"],
+            &["session", "rename", "app", "b"],
+            &["session", "adopt", "app"],
         ] {
             let said = house.cli(args);
             assert_eq!((said.code, said.out.as_str()), (125, ""), "{args:?}");
@@ -413,7 +419,7 @@ fn what_is_not_found_is_told_with_where_it_was_looked_for() {
             "{said:?}"
         );
         let said = house.cli(&["show", "proc_"]);
-        let words = "error: proc_ may be any of 2 jobs\nhint: give more of it; whole ones: ostler ls --json\n";
+        let words = "error: job proc_ is not unique: 2 begin with that\nhint: give more of it; whole ones: ostler ls --json\n";
         assert_eq!((said.code, said.err.as_str()), (125, words));
         let said = house.cli(&["session", "open", "a b"]);
         assert!(
@@ -488,5 +494,115 @@ fn a_near_miss_is_told_with_what_may_have_been_meant() {
             3,
             "nothing was ended by a guess"
         );
+    });
+}
+
+/// The hint named a job of another session, or one that was never meant.
+#[test]
+fn of_a_job_in_another_session_only_that_session_is_searched() {
+    in_house(async |house| {
+        house.cli(&["start", "--name", "web", "--", puppet(), "sleep"]);
+        for session in ["nightly", "empty"] {
+            house.cli(&[
+                "start",
+                "-q",
+                "--session",
+                session,
+                "--name",
+                "api",
+                "--",
+                "true",
+            ]);
+        }
+        house.cli(&["rm", "empty/t1"]);
+        for (args, err) in [
+            (
+                &["show", "b/t1"][..],
+                "error: no session b\nhint: ostler session ls\n",
+            ),
+            (
+                &["show", "nightyl/t1"],
+                "error: no session nightyl\nhint: did you mean nightly/t1?\n",
+            ),
+            (
+                &["stop", "nightly/apj"],
+                "error: no job apj in session nightly\nhint: did you mean nightly/api?\n",
+            ),
+            (
+                &["tail", "nightly/web"],
+                "error: no job web in session nightly\nhint: ostler ls --session nightly\n",
+            ),
+        ] {
+            let said = house.cli(args);
+            assert_eq!((said.code, said.err.as_str()), (125, err), "{args:?}");
+        }
+    });
+}
+
+/// The code alone, of which nobody knew whether it was the program's own.
+#[test]
+fn a_wait_says_that_its_job_died_of_a_signal() {
+    in_house(async |house| {
+        house.cli(&["start", "-c", "kill -SEGV $$"]);
+        let said = house.cli(&["wait", "t1"]);
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (139, "t1 died of SIGSEGV\n")
+        );
+        house.cli(&["start", "--", puppet(), "exit", "139"]);
+        let said = house.cli(&["wait", "t2"]);
+        assert_eq!((said.code, said.err.as_str()), (139, ""));
+    });
+}
+
+/// It said nothing and meant success, of a job that had ended and of one that nobody held.
+#[test]
+fn a_detach_says_what_is_true() {
+    in_house(async |house| {
+        house.cli(&["start", "--name", "web", "--", puppet(), "sleep"]);
+        let said = house.cli(&["detach", "web"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "t1\n"));
+        assert_eq!(said.err, "note: t1 (web) already runs in the background\n");
+        assert_eq!(house.cli(&["detach", "-q", "web"]).err, "");
+        house.cli(&["run", "--", puppet(), "exit", "3"]);
+        let said = house.cli(&["detach", "t2"]);
+        assert_eq!((said.code, said.out.as_str()), (125, ""));
+        assert_eq!(
+            said.err,
+            "error: t2 has ended: it exited with code 3\nhint: ostler tail t2\n"
+        );
+        let mut run = house.terminal(&format!("ostler run -- {} say here , sleep", puppet()));
+        run.shows("here");
+        let said = house.cli(&["detach", "t3"]);
+        assert_eq!(
+            (said.code, said.out.as_str(), said.err.as_str()),
+            (0, "t3\n", "")
+        );
+        let (code, screen) = run.ends();
+        assert_eq!((code, screen.trim()), (125, "t3 goes on in the background"));
+    });
+}
+
+/// The advice did not help: `chmod` for a folder, a field of the protocol for a flag, a variable named `A=B`.
+#[test]
+fn advice_fits_what_was_typed() {
+    in_house(async |house| {
+        let said = house.cli(&["run", "--", "/tmp"]);
+        assert_eq!(said.code, 126);
+        assert_eq!(
+            said.err,
+            "error: cannot run \"/tmp\": permission denied\nhint: it is a folder, not a program\n"
+        );
+        house.cli(&["run", "-c", r"printf '\377'"]);
+        let said = house.cli(&["read", "t2", "--strict"]);
+        assert_eq!(said.code, 125);
+        assert!(
+            said.err
+                .ends_with("\nhint: without --strict the bytes come as they are\n"),
+            "{said:?}"
+        );
+        let said = house.cli(&["run", "--unset", "A=B", "--", "true"]);
+        assert_eq!(said.code, 2);
+        assert!(said.err.contains("must be a name alone"), "{said:?}");
     });
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
     /// Every session of the user.
-    #[arg(short = 'A', long, conflicts_with = "session")]
+    #[arg(short = 'A', long, alias = "everywhere", conflicts_with = "session")]
     all: bool,
     /// Only jobs with living processes.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use ostler::{Client, Mode};
 use ostler_proto::job::{Page, Stream};
 use ostler_proto::methods::{JobRead, Read};
+use ostler_proto::refusal::RefusalKind;
 
 use super::failure::Failure;
 use super::output::{self, Out, Pour, note};
@@ -88,7 +89,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let client = scope::client(Mode::Use)?;
     let page = match client.ask::<JobRead>(params).await {
         Ok(page) => page,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+        Err(e) => return Err(failure(&client, &scope, &args.id, e).await),
     };
     if args.json {
         let mut out = Out::new();
@@ -129,6 +130,16 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         )));
     }
     Ok(exit::DONE)
+}
+
+/// How it fails. The supervisor knows of fields, a person of flags.
+async fn failure(client: &Client, scope: &Scope, id: &str, error: ostler::Error) -> Failure {
+    let strict = matches!(&error, ostler::Error::Refused(r) if r.kind == RefusalKind::Undecodable);
+    let failure = nearest::explained(client, scope, id, error).await;
+    if strict {
+        return failure.hint("without --strict the bytes come as they are");
+    }
+    failure
 }
 
 impl Args {

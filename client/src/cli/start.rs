@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Prints the whole row as JSON.
     #[arg(long)]
     json: bool,
-    /// Prints the id only, which is what it does anyway.
+    /// Prints the id only, and does not say that it made a session.
     #[arg(short, long)]
     quiet: bool,
     /// Gives the job a terminal of this size [default: that of this terminal, else 80x24]. It is its input as well.
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.job.session.scope()?;
     let mut request = args.job.request()?;
     request.pty = args.pty.map(|size| size.unwrap_or_else(table::window));
-    let client = scope.opening_client().await?;
+    let client = scope.opening_client(args.quiet).await?;
     let row = client.ask::<JobStart>(request).await?;
     let print = || {
         let mut out = Out::new();

@@ -166,11 +166,7 @@ impl Inner {
                 .unwrap_or_else(|| Refusal::no_session(asked))),
             many => {
                 let ids: Vec<_> = many.iter().map(|s| s.record.session.id.as_str()).collect();
-                Err(Refusal::new(
-                    RefusalKind::Ambiguous,
-                    format!("{asked} may be any of {}", ids.join(", ")),
-                )
-                .with("candidates", ids))
+                Err(Refusal::ambiguous_session(asked, &ids))
             }
         }
     }
@@ -240,10 +236,7 @@ impl Inner {
                 .seen(access)
                 .find_map(|s| gone(s, id))
                 .unwrap_or_else(|| Refusal::no_job(id))),
-            many => Err(Refusal::new(
-                RefusalKind::Ambiguous,
-                format!("{id} may be any of {} jobs", many.len()),
-            )),
+            many => Err(Refusal::ambiguous_job(id, many.len())),
         }
     }
 }
