@@ -91,6 +91,10 @@ impl Streaming for JobRun {
 impl Streaming for JobTail {
     fn prepare(params: &mut Self::Params, token: i64, since: Option<u64>) {
         params.partial_result_token = token.into();
+        if since.is_some() {
+            // They were counted when it began.
+            params.lines = None;
+        }
         params.since = since.or(params.since);
     }
 }

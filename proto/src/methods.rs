@@ -584,7 +584,7 @@ pub struct Read {
     /// Cursor. Absent: the newest page, from a line's start.
     #[serde(default)]
     pub since: Option<u64>,
-    /// Bytes of the log at most.
+    /// Bytes of the log at most; with `match`, of the lines that are told.
     #[serde(default)]
     pub max: Option<u64>,
     /// Wait this long for something to read.
@@ -599,10 +599,12 @@ pub struct Read {
     /// Refuse instead of replacing what is no text: `undecodable`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
-    /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent.
+    /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent. Excludes
+    /// `waitMs`, `stream` and `strict`.
     #[serde(default, rename = "match")]
     pub pattern: Option<String>,
-    /// Lines before and after each match, at most 100.
+    /// Lines before and after each match, at most 100. Needs `match`. What follows the last match of a page is not
+    /// told by the next one.
     #[serde(default)]
     pub context: Option<u64>,
 }
@@ -621,6 +623,9 @@ pub struct Tail {
     /// Cursor. Absent: with `follow` the newest page, from a line's start; else the oldest byte kept.
     #[serde(default)]
     pub since: Option<u64>,
+    /// In place of `since`: the last so many lines; 0 is only what is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
     /// Go on until the job is over.
     #[serde(default)]
     pub follow: bool,

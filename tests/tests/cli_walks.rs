@@ -180,7 +180,7 @@ fn a_line_of_a_long_log_is_found_by_its_pattern() {
         let (code, out, _) = told(house, &["read", "t1", "--match", "panicked|FAILED"]);
         assert_eq!(
             (code, out.as_str()),
-            (0, "100001  test parse::empty ... FAILED\n")
+            (0, "100001:test parse::empty ... FAILED\n")
         );
     });
 }

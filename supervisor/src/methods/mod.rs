@@ -8,6 +8,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::caller::Caller;
 
+mod matching;
+
+mod newest;
+
 mod notification;
 
 mod output;
