@@ -34,7 +34,7 @@ fn sessions_of_one_name_are_told_apart_and_their_ids_can_be_given_back() {
         let sessions = house.cli(&["session", "ls"]).out;
         for id in &ids {
             let session = id.strip_suffix("/t1").unwrap();
-            assert!(table.contains(&format!("\t{session}\t")), "{table}");
+            assert!(table.contains(&format!("{session}/t1\t")), "{table}");
             assert!(sessions.contains(&format!("{session}\t")), "{sessions}");
         }
         let stopped = house.shell("ostler ls -A -q | xargs ostler stop");
@@ -604,5 +604,34 @@ fn advice_fits_what_was_typed() {
         let said = house.cli(&["run", "--unset", "A=B", "--", "true"]);
         assert_eq!(said.code, 2);
         assert!(said.err.contains("must be a name alone"), "{said:?}");
+    });
+}
+
+/// Without its keeper nothing begins or ends, and nobody said so.
+#[test]
+fn a_stopped_keeper_is_told_and_waited_for() {
+    in_house(async |house| {
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        let hello = house.info().await.hello;
+        let keeper = Process::of(hello.keeper_pid).expect("it has just started a job");
+        keeper.signal(libc::SIGSTOP);
+        let pid = hello.keeper_pid;
+        let stopped = format!("the keeper (pid {pid}) is stopped; kill -CONT {pid} lets it go on");
+        let said = house.cli(&["start", "--", puppet(), "exit", "0"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "t2\n"));
+        assert_eq!(said.err, format!("note: t2 is starting: {stopped}\n"));
+        let mut stop = house.terminal("ostler stop t1 2>&1 | cat");
+        let mut run = house.terminal(&format!("ostler run -q -- {} exit 3", puppet()));
+        for waiting in [&mut stop, &mut run] {
+            waiting.shows("note: waiting for 2 s: ");
+            waiting.shows(&stopped);
+        }
+        keeper.signal(libc::SIGCONT);
+        let (code, screen) = stop.ends();
+        assert_eq!(code, 0);
+        assert!(screen.trim().starts_with("t1  stopped in "), "{screen}");
+        let (code, screen) = run.ends();
+        assert_eq!((code, screen.trim()), (3, ""));
+        assert_eq!(house.cli(&["wait", "t2"]).code, 0);
     });
 }

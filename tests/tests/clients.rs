@@ -376,7 +376,81 @@ fn a_batch_is_refused_whole() {
     });
 }
 
-/// Text ids, and an id used twice while both are pending.
+/// The router's own answer had no kind, and no words.
+#[test]
+fn an_id_that_is_pending_already_is_refused_with_its_reason() {
+    in_house(async |house| {
+        let mut wire = attached(house).await;
+        let row = house.desk().start(script("sleep")).await;
+        let wait = |id: &str| framed(&request(500, "job/wait", json!({ "ids": [id] })));
+        wire.send(&wait(&row.process_id)).await;
+        wire.send(&wait(&row.process_id)).await;
+        let error = wire.answer(500).await["error"].take();
+        assert_eq!(error["data"]["kind"], "invalid_request", "{error}");
+        assert_eq!(error["message"], "another request with this id is pending");
+        wire.send(&framed(
+            &json!({ "jsonrpc": "2.0", "method": "$/cancelRequest", "params": { "id": 500 } }),
+        ))
+        .await;
+        let error = wire.answer(500).await["error"].take();
+        assert_eq!(error["data"]["kind"], "cancelled", "{error}");
+    });
+}
+
+/// It spoke of an `untagged enum Id` and a `struct Request`.
+#[test]
+fn what_is_no_request_is_refused_in_words_of_json() {
+    in_house(async |house| {
+        let mut wire = attached(house).await;
+        for (message, id, why) in [
+            (json!(7), Value::Null, "it must be an object"),
+            (
+                json!({ "id": 1, "method": "x" }),
+                json!(1),
+                "`jsonrpc` must be \"2.0\"",
+            ),
+            (
+                json!({ "jsonrpc": 2.0, "id": "a", "method": "x" }),
+                json!("a"),
+                "`jsonrpc` must be \"2.0\"",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1 }),
+                json!(1),
+                "`method` must be a text",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1, "method": {} }),
+                json!(1),
+                "`method` must be a text",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": [1], "method": "x" }),
+                Value::Null,
+                "`id` must be a text or a whole number",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1.5, "method": "x" }),
+                Value::Null,
+                "`id` must be a text or a whole number",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1, "method": "job/list", "params": 3 }),
+                json!(1),
+                "`params` must be an object",
+            ),
+        ] {
+            wire.send(&framed(&message)).await;
+            let said = wire.read().await.expect("an answer");
+            assert_eq!(said["id"], id, "{message}");
+            assert_eq!(said["error"]["data"]["kind"], "invalid_request", "{said}");
+            let words = format!("the message is no request: {why}");
+            assert_eq!(said["error"]["message"], words, "{message}");
+        }
+    });
+}
+
+/// Text ids.
 #[test]
 fn ids_may_be_texts_and_come_back_as_they_were() {
     in_house(async |house| {

@@ -1,12 +1,12 @@
 //! `ostler start`: a job in the background.
 
-use ostler_proto::job::{Outcome, Size};
+use ostler_proto::job::{Outcome, Size, State};
 use ostler_proto::methods::JobStart;
 
 use super::failure::Failure;
 use super::output::Out;
 use super::request::JobArgs;
-use super::{size, table, words};
+use super::{size, slow, table, words};
 use crate::exit;
 
 /// Starts a command in the background and prints its id.
@@ -59,6 +59,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         f.cause(format!("{id} was started"))
             .hint(format!("ostler stop {id}"))
     })?;
+    if row.state == State::Starting {
+        slow::tell_starting(&scope.pasted(&row.id));
+    }
     match row.outcome {
         Some(Outcome::SpawnFailed | Outcome::SandboxFailed) => Err(words::never_ran(&row)),
         // A short job may be over by now; it was started, which is what was asked.
