@@ -1,5 +1,6 @@
 //! Promise: no client, slow, vanished, confused or hostile, delays a child, another client or a stop.
 
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, State};
@@ -353,6 +354,62 @@ fn a_wrong_message_is_refused_and_the_next_one_is_served() {
         ))
         .await;
         assert!(wire.call("supervisor/info", json!({})).await["result"].is_object());
+    });
+}
+
+/// Waits until the other side has read all that was sent or has closed; true when it has nothing to say to it.
+async fn is_taken(wire: &Wire) -> bool {
+    let fd = wire.socket.as_raw_fd();
+    let mut unread: libc::c_int = 1;
+    while unread > 0 {
+        tokio::task::yield_now().await;
+        // SAFETY: the descriptor is open, the place for the number is alive for the call.
+        let asked = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut unread) };
+        assert_eq!(asked, 0, "{}", std::io::Error::last_os_error());
+    }
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd that is alive for the call.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 0 }
+}
+
+/// Each connection had its bound, and two thousand of them had none.
+#[test]
+fn half_messages_of_many_clients_have_a_bound_together() {
+    in_empty_house(async |house| {
+        let config = "[connection]\nunfinished = \"8 MiB\"\n";
+        std::fs::write(&house.folders().config, config).expect("the folder is ours");
+        house.start();
+        let desk = house.desk();
+        let half = format!("Content-Length: {}\r\n\r\n", 30 << 20) + &" ".repeat(3 << 20);
+        let (mut held, mut refused) = (Vec::new(), 0);
+        for _ in 0..8 {
+            let mut wire = house.wire().await;
+            wire.send(half.as_bytes()).await;
+            if is_taken(&wire).await {
+                held.push(wire);
+            } else {
+                let error = wire.read().await.expect("words before the end")["error"].take();
+                assert_eq!(error["data"]["kind"], "limit", "{error}");
+                assert_eq!(error["data"]["what"], "unfinished");
+                assert!(wire.read().await.is_none());
+                refused += 1;
+            }
+            assert_served(&desk).await;
+        }
+        assert!(refused >= 5 && !held.is_empty(), "{refused} refused");
+        drop(held);
+        // Their room is free again.
+        let mut wire = attached(house).await;
+        let large = "x".repeat(5 << 20);
+        let answer = wire.call("job/get", json!({ "id": large })).await;
+        assert_eq!(
+            answer["error"]["data"]["kind"], "not_found",
+            "{answer:.200}"
+        );
     });
 }
 

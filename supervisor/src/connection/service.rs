@@ -358,3 +358,13 @@ pub(super) fn broken(why: &str) -> Response {
         &format!("this connection ends: {why}"),
     )
 }
+
+/// The last words to a client for whose message there is no room.
+pub(super) fn full() -> Response {
+    let most = limits::unfinished() as u64;
+    let words =
+        "this connection ends: the clients together hold too much of messages that are not whole";
+    let refusal = Refusal::limit("unfinished", most, words, &[])
+        .hint("try again, or raise connection.unfinished in the configuration");
+    Response::from_error(Id::Null, to_error(&refusal))
+}
