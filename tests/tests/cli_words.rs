@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 
 use ostler_proto::methods::{Nothing, SupervisorInfo};
 use ostler_tests::process::Process;
-use ostler_tests::{House, in_empty_house, in_house, puppet};
+use ostler_tests::{House, Mount, in_empty_house, in_house, puppet};
 
 /// Two projects whose folders have one name, a sleeping job in each.
 fn two_of_one_name(house: &House) {
@@ -633,5 +633,42 @@ fn a_stopped_keeper_is_told_and_waited_for() {
         let (code, screen) = run.ends();
         assert_eq!((code, screen.trim()), (3, ""));
         assert_eq!(house.cli(&["wait", "t2"]).code, 0);
+    });
+}
+
+/// It said that the supervisor was ready and nobody listened, whenever the one that had failed was slow to be gone.
+#[test]
+fn a_full_disk_is_named_at_the_first_start() {
+    in_empty_house(async |house| {
+        let folder = house.folders().run.clone();
+        let Some(disk) = Mount::disk(&folder, 64 << 10) else {
+            return;
+        };
+        // The lock file finds no room, then the key: a page is left for the first of them.
+        for (pages, file) in [(16, "house.lock"), (15, "owner.key")] {
+            let fill = vec![0; pages * 4096];
+            fs::write(folder.join("fill"), fill).unwrap();
+            for _ in 0..10 {
+                let said = house.cli(&["run", "--", "true"]);
+                assert_eq!((said.code, said.out.as_str()), (125, ""));
+                let lines: Vec<&str> = said.err.lines().collect();
+                assert!(
+                    lines[0].starts_with("error: the supervisor did not start: "),
+                    "{said:?}"
+                );
+                assert!(lines[0].contains(file), "{said:?}");
+                assert!(lines[0].contains("No space left on device"), "{said:?}");
+                let path = folder.display();
+                assert_eq!(
+                    lines[1],
+                    format!("hint: make room: df -h {path}; df -i {path}")
+                );
+            }
+            fs::remove_file(folder.join("fill")).unwrap();
+            let _ = fs::remove_file(folder.join("house.lock"));
+        }
+        disk.resize(8 << 20);
+        assert_eq!(house.cli(&["run", "--", "true"]).err, "");
+        assert_eq!(house.cli(&["daemon", "stop"]).code, 0);
     });
 }
