@@ -188,3 +188,22 @@ fn commands_about_a_session_take_it_as_a_flag_too() {
         }
     });
 }
+
+/// The next start made a second session of the project in silence, and the jobs of the first were not found.
+#[test]
+fn the_rename_of_a_projects_own_session_says_what_the_next_start_does() {
+    in_house(async |house| {
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        let said = house.cli(&["session", "rename", "f", "nightly"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "nightly\n"));
+        let root = house.file(".").canonicalize().unwrap();
+        let note = format!(
+            "note: a start in {} makes a new session; with --session nightly it goes on in this one\n",
+            root.display()
+        );
+        assert_eq!(said.err, note);
+        let said = house.cli(&["start", "--session", "nightly", "--", puppet(), "sleep"]);
+        assert_eq!((said.out.as_str(), said.err.as_str()), ("t2\n", ""));
+        assert_eq!(house.cli(&["session", "rename", "nightly", "n2"]).err, "");
+    });
+}
