@@ -651,7 +651,12 @@ fn a_full_disk_is_named_at_the_first_start() {
             for _ in 0..10 {
                 let said = house.cli(&["run", "--", "true"]);
                 assert_eq!((said.code, said.out.as_str()), (125, ""));
-                let lines: Vec<&str> = said.err.lines().collect();
+                // On a busy machine it may be told before that it takes long.
+                let lines: Vec<&str> = said
+                    .err
+                    .lines()
+                    .skip_while(|l| l.starts_with("note: "))
+                    .collect();
                 assert!(
                     lines[0].starts_with("error: the supervisor did not start: "),
                     "{said:?}"

@@ -1,13 +1,13 @@
 //! `ostler detach`: a running `run` goes on in the background.
 
-use ostler::Mode;
 use ostler_proto::methods::{JobDetach, Target};
 
 use super::failure::Failure;
 use super::labels::Labels;
+use super::one::OneJob;
 use super::output::{Out, note};
-use super::scope::{self, SessionArg};
-use super::{completions, nearest, words};
+use super::scope::SessionArg;
+use super::{completions, words};
 use crate::exit;
 
 /// Turns a job of a running `ostler run` into a background job; that `run` ends with 125. Prints its id.
@@ -30,19 +30,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Target {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
     };
-    let client = scope::client(Mode::Use)?;
-    let answer = match client.ask::<JobDetach>(params).await {
-        Ok(answer) => answer,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
-    };
+    let answer = job.ask::<JobDetach>(params).await?;
     let row = &answer.row;
-    let labels = Labels::for_rows(&client, &scope, std::iter::once(row)).await?;
+    let labels = Labels::for_rows(&job.client, &job.scope, std::iter::once(row)).await?;
     let id = labels.job(row);
     if row.is_over() {
         let what = format!("{} has ended: it {}", words::titled(row), words::ended(row));

@@ -18,6 +18,7 @@ mod ls;
 mod man;
 mod nearest;
 mod number;
+mod one;
 mod output;
 mod pattern;
 mod read;

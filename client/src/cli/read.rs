@@ -1,14 +1,14 @@
 //! `ostler read`: one page of a job's output.
 
-use ostler::{Client, Mode};
 use ostler_proto::job::{Page, Stream};
 use ostler_proto::methods::{JobRead, Read};
 use ostler_proto::refusal::RefusalKind;
 
 use super::failure::Failure;
+use super::one::OneJob;
 use super::output::{self, Out, Pour, note};
-use super::scope::{self, Named, Scope, SessionArg};
-use super::{completions, duration, nearest, number, pattern, words};
+use super::scope::SessionArg;
+use super::{completions, duration, number, pattern, words};
 use crate::exit;
 
 /// Prints one page of a job's output; without --since the newest one.
@@ -75,11 +75,10 @@ impl Only {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Read {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
         since: args.since,
         max: args.max,
         wait_ms: args.wait,
@@ -89,15 +88,12 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         pattern: args.pattern.clone(),
         context: args.context,
     };
-    let client = scope::client(Mode::Use)?;
-    let page = match client.ask::<JobRead>(params).await {
+    let page = match job.client.ask::<JobRead>(params).await {
         Ok(page) => page,
-        Err(e) => return Err(failure(&client, &scope, &args.id, e).await),
+        Err(e) => return Err(failure(&job, e).await),
     };
     if args.json {
-        let mut out = Out::new();
-        out.json(&page)?;
-        out.flush()?;
+        output::json(&page)?;
         return Ok(exit::DONE);
     }
     if args.pattern.is_some() {
@@ -136,9 +132,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
 }
 
 /// How it fails. The supervisor knows of fields, a person of flags.
-async fn failure(client: &Client, scope: &Scope, id: &str, error: ostler::Error) -> Failure {
+async fn failure(job: &OneJob, error: ostler::Error) -> Failure {
     let strict = matches!(&error, ostler::Error::Refused(r) if r.kind == RefusalKind::Undecodable);
-    let failure = nearest::explained(client, scope, id, error).await;
+    let failure = job.failure(error).await;
     if strict {
         return failure.hint("without --strict the bytes come as they are");
     }
@@ -181,24 +177,15 @@ pub(crate) fn note_beyond(id: &str, since: Option<u64>, page: &Page) {
 }
 
 /// Asks where a log ends, for a cursor that may be beyond it.
-pub(crate) async fn look(
-    client: &Client,
-    scope: &Scope,
-    text: &str,
-    since: u64,
-) -> Result<Page, Failure> {
-    let Named { session, id } = scope.target(text)?;
-    let params = Read {
-        session,
-        id,
+pub(crate) async fn look(job: &OneJob, since: u64) -> Result<Page, Failure> {
+    job.ask::<JobRead>(Read {
+        session: job.session.clone(),
+        id: job.id.clone(),
         since: Some(since),
         max: Some(1),
         ..Read::default()
-    };
-    match client.ask::<JobRead>(params).await {
-        Ok(page) => Ok(page),
-        Err(e) => Err(nearest::explained(client, scope, text, e).await),
-    }
+    })
+    .await
 }
 
 /// Prints lines behind their offsets, as a person wants to go on reading there.

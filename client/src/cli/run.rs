@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
-use super::output::{self, Out, Pour, note};
+use super::output::{self, Pour, note};
 use super::request::JobArgs;
 use super::scope::Scope;
 use super::words;
@@ -259,9 +259,7 @@ fn read_input() -> mpsc::Receiver<Vec<u8>> {
 
 fn finish(args: &Args, scope: &Scope, result: &JobResult) -> Result<i32, Failure> {
     if args.json {
-        let mut out = Out::new();
-        out.json(result)?;
-        out.flush()?;
+        output::json(result)?;
     }
     let row = &result.row;
     if result.detached || row.outcome.is_none() {

@@ -73,7 +73,7 @@ pub(crate) fn tell(endpoint: &Endpoint) {
     }
     note(&match Stopped::look(pid) {
         Some(stopped) => stopped.unanswered(),
-        None => "note: the supervisor does not answer yet: ostler daemon status".into(),
+        None => format!("note: the supervisor (pid {pid}) does not answer yet"),
     });
 }
 

@@ -1,16 +1,16 @@
 //! `ostler tail`: a job's output as a stream.
 
 use ostler::follow::{Event, Stream};
-use ostler::{Client, Mode};
 use ostler_proto::job::Outcome;
 use ostler_proto::methods::{JobTail, Tail, TailEnd};
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
-use super::output::{self, Out, Pour, note};
+use super::one::OneJob;
+use super::output::{self, Pour, note};
 use super::read::{self, Only};
-use super::scope::{self, SessionArg};
-use super::{completions, nearest, number, words};
+use super::scope::SessionArg;
+use super::{completions, number, words};
 use crate::exit;
 
 /// Prints all that is kept of a job's output, or its last lines; with -f the newest page and then what comes.
@@ -47,11 +47,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Tail {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
         // From the first byte ever, so that what is no longer kept is said, not skipped.
         since: args
             .since
@@ -62,17 +61,16 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         raw: !args.json,
         ..Tail::default()
     };
-    let client: Client = scope::client(Mode::Use)?;
     let mut interrupts = Interrupts::new()?;
     let follow = async {
         if let Some(since) = args.since {
             // The stream itself begins at the end then, and would not say so.
-            let page = read::look(&client, &scope, &args.id, since).await?;
+            let page = read::look(&job, since).await?;
             read::note_beyond(&args.id, args.since, &page);
         }
-        match pour(client.stream::<JobTail>(params), args.json).await {
+        match pour(job.client.stream::<JobTail>(params), args.json).await {
             Ok(end) => Ok(end),
-            Err(Stopped::Asking(e)) => Err(nearest::explained(&client, &scope, &args.id, e).await),
+            Err(Stopped::Asking(e)) => Err(job.failure(e).await),
             Err(Stopped::Telling(failure)) => Err(failure),
         }
     };
@@ -80,7 +78,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         end = follow => end?,
         () = interrupts.next() => {
             if args.follow {
-                note(&format!("{} still runs", words::clean(&scope.pasted(&args.id))));
+                note(&format!("{} still runs", words::clean(&job.scope.pasted(&args.id))));
             }
             return Err(Failure::quiet(exit::INTERRUPTED));
         }
@@ -110,9 +108,7 @@ async fn pour(mut stream: Stream<JobTail>, json: bool) -> Result<TailEnd, Stoppe
         match stream.next().await.map_err(Stopped::Asking)? {
             Event::Started(_) | Event::Happened(_) => {}
             Event::Page(page) if json => {
-                let mut out = Out::new();
-                out.json(&page)?;
-                out.flush()?;
+                output::json(&page)?;
             }
             Event::Page(page) => {
                 output::note_gap(&page);

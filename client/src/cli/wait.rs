@@ -10,7 +10,7 @@ use ostler_proto::methods::{For, Listener, Reason, Wait, Waited, WaitedJob};
 use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::live::{self, Watched};
-use super::output::{Out, note};
+use super::output::{self, note};
 use super::scope::{self, Group, Scope, SessionArg};
 use super::{completions, duration, nearest, number, pattern, words};
 use crate::exit;
@@ -89,9 +89,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         }
     };
     if args.json {
-        let mut out = Out::new();
-        out.json(&waited)?;
-        out.flush()?;
+        output::json(&waited)?;
     } else if !args.quiet {
         tell(&args, &scope, &waited, began.elapsed());
     }

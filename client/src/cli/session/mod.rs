@@ -12,7 +12,7 @@ use ostler_proto::methods::{Nothing, OpenSession};
 
 use crate::cli::failure::Failure;
 use crate::cli::labels::{self, Labels};
-use crate::cli::output::{Out, note};
+use crate::cli::output::{self, Out, note};
 use crate::cli::scope::{self, SessionArg, SessionWord};
 use crate::cli::{ask_if_any, completions, duration, number, stop, table, words};
 use crate::exit;
@@ -226,9 +226,7 @@ async fn close(args: Close) -> Result<i32, Failure> {
     let summary = client.ask::<SessionClose>(params).await?;
     let name = words::clean(scope.name());
     if args.json {
-        let mut out = Out::new();
-        out.json(&summary)?;
-        out.flush()?;
+        output::json(&summary)?;
     } else if args.quiet {
         stop::tell_survivors(&summary);
     } else if found.is_some() {

@@ -11,7 +11,7 @@ use ostler_proto::methods::{
 
 use crate::cli::failure::Failure;
 use crate::cli::labels::{self, Labels};
-use crate::cli::output::{Out, note};
+use crate::cli::output::{self, Out, note};
 use crate::cli::scope::{self, SessionArg};
 use crate::cli::{completions, words};
 use crate::exit;
@@ -108,9 +108,7 @@ pub(super) async fn adopt(args: Adopt) -> Result<i32, Failure> {
     };
     let moved = client.ask::<SessionAdopt>(params).await?;
     if args.json {
-        let mut out = Out::new();
-        out.json(&moved)?;
-        out.flush()?;
+        output::json(&moved)?;
         return Ok(exit::DONE);
     }
     let sessions = labels::sessions(&client).await.unwrap_or_default();
