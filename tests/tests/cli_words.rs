@@ -633,6 +633,11 @@ fn a_stopped_keeper_is_told_and_waited_for() {
         let (code, screen) = run.ends();
         assert_eq!((code, screen.trim()), (3, ""));
         assert_eq!(house.cli(&["wait", "t2"]).code, 0);
+        keeper.signal(libc::SIGSTOP);
+        let mut all = house.terminal("ostler daemon stop");
+        all.shows("note: waiting for 2 s: ");
+        keeper.signal(libc::SIGCONT);
+        assert_eq!(all.ends().0, 0);
     });
 }
 

@@ -110,6 +110,7 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         return daemon::run();
     }
     let ended = match command {
+        Command::Daemon(daemon::Command::Stop(_)) => block_on(slow::beside(dispatch(command))),
         // They look for themselves.
         Command::Daemon(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) => {
             block_on(dispatch(command))
