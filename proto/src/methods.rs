@@ -91,7 +91,7 @@ table! {
     SessionClose "session/close" spawned (CloseSession) -> StopSummary, "Stops every job of a session, forgets them, then deletes their artifacts.";
     JobStart "job/start" spawned (Start) -> Row, "Starts a job; answers when exec has succeeded or failed, 100 ms at most.";
     JobRun "job/run" spawned (Run) -> JobResult, "Starts a job, streams it, waits and collects; cancelling it or going away ends the tree.";
-    JobDetach "job/detach" spawned (Target) -> Row, "Turns a running `job/run` into a background job.";
+    JobDetach "job/detach" spawned (Target) -> DetachedJob, "Turns a running `job/run` into a background job.";
     JobList "job/list" spawned (List) -> JobTable, "Lists jobs, live ones first, then the newest ended.";
     JobGet "job/get" spawned (Target) -> JobResult, "Tells everything about one job.";
     JobRead "job/read" spawned (Read) -> Page, "Reads one page of a job's log at a cursor; consumes nothing.";
@@ -554,6 +554,18 @@ pub struct Target {
     pub id: String,
 }
 
+/// A job that goes on in the background.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct DetachedJob {
+    /// The job.
+    #[serde(flatten)]
+    pub row: Row,
+    /// No `job/run` held it: it was in the background already, or over.
+    #[serde(default)]
+    pub already: bool,
+}
+
 /// `job/list`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -588,7 +600,7 @@ pub struct Read {
     /// Cursor. Absent: the newest page, from a line's start.
     #[serde(default)]
     pub since: Option<u64>,
-    /// Bytes of the log at most.
+    /// Bytes of the log at most; with `match`, of the lines that are told.
     #[serde(default)]
     pub max: Option<u64>,
     /// Wait this long for something to read.
@@ -607,10 +619,12 @@ pub struct Read {
     /// Offsets stay those of the log.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plain: bool,
-    /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent.
+    /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent. Excludes
+    /// `waitMs`, `stream` and `strict`.
     #[serde(default, rename = "match")]
     pub pattern: Option<String>,
-    /// Lines before and after each match, at most 100.
+    /// Lines before and after each match, at most 100. Needs `match`. What follows the last match of a page is not
+    /// told by the next one.
     #[serde(default)]
     pub context: Option<u64>,
 }
@@ -629,6 +643,9 @@ pub struct Tail {
     /// Cursor. Absent: with `follow` the newest page, from a line's start; else the oldest byte kept.
     #[serde(default)]
     pub since: Option<u64>,
+    /// In place of `since`: the last so many lines; 0 is only what is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
     /// Go on until the job is over.
     #[serde(default)]
     pub follow: bool,

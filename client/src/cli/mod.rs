@@ -118,7 +118,14 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         // The keeper must find a process without a runtime.
         return daemon::run();
     }
-    let code = match block_on(dispatch(command)) {
+    let ended = match command {
+        // They look for themselves.
+        Command::Daemon(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) => {
+            block_on(dispatch(command))
+        }
+        _ => block_on(slow::beside(dispatch(command))),
+    };
+    let code = match ended {
         Ok(code) => code,
         Err(failure) => {
             failure.tell();

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(add = completions::live(), value_name = "ID")]
     id: String,
     /// INT, SIGINT or 2.
-    #[arg(value_name = "SIGNAL", value_parser = signal, allow_hyphen_values = true)]
+    #[arg(value_name = "SIGNAL", value_parser = signal, allow_hyphen_values = true, add = completions::signals())]
     signal: String,
 }
 

@@ -13,13 +13,14 @@ use super::scope::{self, SessionArg};
 use super::{completions, nearest, number, words};
 use crate::exit;
 
-/// Prints all that is kept of a job's output; with -f the newest page and then what comes.
+/// Prints all that is kept of a job's output, or its last lines; with -f the newest page and then what comes.
 ///
 /// Following ends with the job and passes its exit code. Ctrl-C leaves; the job is not touched.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   ostler tail t2 | less
+  ostler tail -n 20 t2
   ostler tail -f web
   ostler tail -f --since 0 --stderr t3
   ostler tail -f --json web | jq -r .text")]
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Offset of the first byte wanted.
     #[arg(long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true)]
     since: Option<u64>,
+    /// The last N lines only; with -f, 0 is only what is new.
+    #[arg(short = 'n', long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true, conflicts_with = "since")]
+    lines: Option<u64>,
     #[command(flatten)]
     only: Only,
     /// Text as a person sees it: no escape sequences, progress bars as they stood at last. A line is told at its end.
@@ -52,7 +56,10 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         session: named.session,
         id: named.id,
         // From the first byte ever, so that what is no longer kept is said, not skipped.
-        since: args.since.or((!args.follow).then_some(0)),
+        since: args
+            .since
+            .or((!args.follow && args.lines.is_none()).then_some(0)),
+        lines: args.lines,
         follow: args.follow,
         stream: args.only.stream(),
         raw: !args.json && !args.plain,

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
     /// What for: exit, text=REGEX, port=N, tcp=HOST:PORT, quiet=TIME.
-    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true, allow_hyphen_values = true, add = completions::conditions())]
     what: For,
     /// How long [default: until it happens].
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
@@ -203,7 +203,8 @@ fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Opti
 /// An end that was waited for speaks by its code, unless the code alone would not tell.
 fn ended(job: &WaitedJob) -> Option<String> {
     match job.row.outcome {
-        Some(Outcome::Exited | Outcome::Signaled) => None,
+        // A code above 128 may be the program's own.
+        Some(Outcome::Exited) => None,
         _ => Some(format!(
             "{} {}",
             words::titled(&job.row),
