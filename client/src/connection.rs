@@ -23,7 +23,7 @@ use std::task::{Context, Poll, ready};
 
 use ostler_proto::frame::{self, Framing};
 use ostler_proto::job::{Page, Row};
-use ostler_proto::methods::{JobRun, JobTail, Method, Progress, SessionWatch};
+use ostler_proto::methods::{JobAttach, JobRun, JobTail, Method, Progress, SessionWatch};
 use ostler_proto::refusal::Refusal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,13 @@ impl Streaming for JobTail {
             params.lines = None;
         }
         params.since = since.or(params.since);
+    }
+}
+
+impl Streaming for JobAttach {
+    fn prepare(params: &mut Self::Params, token: i64, _since: Option<u64>) {
+        // It begins with the whole screen each time.
+        params.partial_result_token = token.into();
     }
 }
 

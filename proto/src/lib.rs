@@ -17,6 +17,8 @@ pub mod refusal;
 
 pub mod methods;
 
+pub mod shell;
+
 pub mod address;
 pub mod config;
 pub mod duration;
@@ -24,6 +26,8 @@ pub mod duration;
 pub mod frame;
 
 pub mod schema;
+
+pub mod screen;
 
 /// Version of the protocol that this crate speaks. A change that is not additive raises it.
 pub const PROTOCOL: u32 = 1;

@@ -155,6 +155,12 @@ settings! {
         /// How long the end then waits for what already stands in the pipes, behind our own disk alone.
         catch_up: u64 = 5 * SECOND, Ms, 0, 60 * SECOND;
     }
+    shell {
+        /// How long a shell may be without activity before it is ended; 0 in a request: never.
+        shell_idle: u64 = 600 * SECOND, Ms, 1_000, 30 * DAY;
+        /// How long the open of a shell waits for its first prompt before it answers that it is not ready yet.
+        first_output: u64 = 250, Ms, 0, 60 * SECOND;
+    }
     supervisor {
         /// A supervisor with nothing to keep leaves after this time.
         leave_after: u64 = 600 * SECOND, Ms, 1, 30 * DAY;
@@ -218,6 +224,17 @@ pub const DESCRIPTORS_PER_JOB: u64 = 4;
 
 /// Most lines or columns of a terminal.
 pub const TERMINAL_SIDE: u16 = 5_000;
+
+/// Most cells of a terminal whose screen can be looked at: more than any window has, and no burden to keep.
+pub const SCREEN_CELLS: u32 = 1_000_000;
+/// Screens that are kept in a house; the one that was not looked at for the longest time goes, and is made again when it is.
+pub const SCREENS: usize = 16;
+/// Lines that have left a screen and are kept with it.
+pub const SCREEN_HISTORY: usize = 1_000;
+/// Lines of a screen and its history that one request may ask for.
+pub const SCREEN_LINES: u64 = 10_000;
+/// Keys of one request.
+pub const KEYS: usize = 10_000;
 
 /// Largest message, header excluded.
 pub const MESSAGE: usize = 32 * 1024 * 1024;

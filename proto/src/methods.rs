@@ -8,7 +8,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream};
+use crate::{
+    job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream},
+    screen::{Attach, Attached, Keys, Look, Screen},
+    shell::{
+        Exec, Executed, OpenShell, OpenedShell, ReadShell, Send as SendText, Sent, ShellLines,
+        ShellTable,
+    },
+};
 
 /// A method of the table.
 pub trait Method: 'static {
@@ -92,9 +99,18 @@ table! {
     JobWait "job/wait" spawned (Wait) -> Waited, "Waits for ends, text, quiet or a port. Never ends a job.";
     JobWrite "job/write" spawned (Write) -> Written, "Writes to a job's input, or ends it.";
     JobResize "job/resize" spawned (Resize) -> Row, "Gives the terminal of a job another size.";
+    JobKeys "job/keys" spawned (Keys) -> Written, "Presses keys at a job's terminal, by their names, and pastes text into it.";
+    JobScreen "job/screen" spawned (Look) -> Screen, "Tells what a person would see on a job's terminal, and lines that have left it.";
+    JobAttach "job/attach" spawned (Attach) -> Attached, "Streams the screen of a job's terminal and then its output as `$/progress`, until the job ends or it is cancelled.";
     JobSignal "job/signal" spawned (SignalJob) -> Signalled, "Sends a signal to the group of the main process, on a terminal to the one in the foreground.";
     JobStop "job/stop" spawned (Stop) -> StopSummary, "Ends the whole tree of one or more jobs; answers when nothing is left or the survivors are named.";
     JobRelease "job/release" spawned (Target) -> Released, "Stops the job if it runs, then forgets it and its artifacts.";
+    ShellOpen "shell/open" spawned (OpenShell) -> OpenedShell, "Opens a persistent shell in a terminal; answers when it waits for a line, after 250 ms at most.";
+    ShellSend "shell/send" spawned (SendText) -> Sent, "Types into a shell, waits until it waits for more, says why it returned and what was printed.";
+    ShellExec "shell/exec" spawned (Exec) -> Executed, "Runs one command line in a shell: exactly its output, its exit code, the directory afterwards.";
+    ShellRead "shell/read" spawned (ReadShell) -> ShellLines, "Reads lines of a shell as a person would see them, counted from the newest.";
+    ShellList "shell/list" spawned (List) -> ShellTable, "Lists shells, and whether each waits for a line.";
+    ShellClose "shell/close" spawned (Target) -> Released, "Ends a shell and everything in it, then forgets it.";
 }
 
 /// No parameters.
@@ -599,6 +615,10 @@ pub struct Read {
     /// Refuse instead of replacing what is no text: `undecodable`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// Text as a person sees it: without escape sequences, lines that were drawn over and over as they stood at last.
+    /// Offsets stay those of the log.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
     /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent. Excludes
     /// `waitMs`, `stream` and `strict`.
     #[serde(default, rename = "match")]
@@ -635,6 +655,9 @@ pub struct Tail {
     /// Bytes instead of text.
     #[serde(default)]
     pub raw: bool,
+    /// Text as a person sees it, as in `job/read`; a line is told when it has its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
 }
 
 /// Where a stream ended.
@@ -782,6 +805,9 @@ pub struct Write {
     /// Longest time to wait for the job to take it all; 5 s when absent.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
+    /// The attach that it was typed in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<String>,
 }
 
 /// How much was written.
@@ -809,6 +835,9 @@ pub struct Resize {
     pub rows: u16,
     /// Columns, 1 to 5,000.
     pub cols: u16,
+    /// The attach whose window it is; the job's window follows the newest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<String>,
 }
 
 /// `job/signal`.

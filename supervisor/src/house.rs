@@ -169,6 +169,16 @@ pub(crate) async fn settled(job: &Job) {
         .await;
 }
 
+/// The same for who is about to forget it: a tree of which nothing is left is over a moment later.
+pub(crate) async fn over(job: &Job) {
+    let mut status = job.watch();
+    let withstood = |s: &crate::job::Stopped| s.done && !s.survivors.is_empty();
+    // The sender lives in the job that the caller holds.
+    let _ = status
+        .wait_for(|s| s.over || s.stopped.as_ref().is_some_and(withstood))
+        .await;
+}
+
 /// Longest time that a dispose may take: every grace, the force, and something for the scheduler.
 pub(crate) fn longest_dispose() -> u64 {
     limits::GRACE_MAX + limits::force_wait() + 5_000

@@ -11,8 +11,8 @@ use std::sync::{
 
 use ostler_proto::{
     job::{
-        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, SpawnError,
-        State, Survivor, Tree,
+        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, Size,
+        SpawnError, State, Survivor, Tree,
     },
     methods::{Happened, OnLimit, Start},
 };
@@ -24,7 +24,12 @@ use crate::{
     events::{Events, From},
     feed::Feed,
     log::Log,
-    terminal::Terminal,
+    terminal::{
+        Desk, Face, Settings, Terminal,
+        dialect::ShellSpec,
+        proof::{self, Place},
+        talk::Talk,
+    },
 };
 
 /// A checked request, ready to become a job.
@@ -37,6 +42,24 @@ pub(crate) struct Plan {
     pub(crate) accepted: Moment,
     pub(crate) bound: bool,
     pub(crate) key_of: u64,
+    pub(crate) kind: Kind,
+    /// How to talk to it, where it is a shell.
+    pub(crate) shell: Option<ShellSpec>,
+}
+
+impl Plan {
+    /// Takes away what was laid down for a job that did not come to be.
+    pub(crate) fn clean(&self) {
+        clean(self.shell.as_ref());
+    }
+}
+
+/// Takes away the folder of a shell.
+pub(crate) fn clean(shell: Option<&ShellSpec>) {
+    if let Some(dir) = shell.and_then(|s| s.dir.as_deref()) {
+        // Gone already where the whole folder above went.
+        let _ = std::fs::remove_dir_all(dir);
+    }
 }
 
 /// Where a job stands in the table: the only part of it that a rename or an adoption changes.
@@ -81,6 +104,9 @@ pub(crate) struct Spec {
     pub(crate) stdin_open: bool,
     /// It has a terminal.
     pub(crate) pty: bool,
+    /// How to talk to it, where it is a shell.
+    #[serde(default)]
+    pub(crate) shell: Option<ShellSpec>,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.
@@ -244,6 +270,12 @@ pub(crate) struct Job {
     seat: RwLock<Seat>,
     /// While somebody may be on it.
     terminal: Mutex<Option<Terminal>>,
+    /// What is known of its prompt, where it is a shell.
+    pub(crate) talk: Option<Talk>,
+    /// Who sits before it.
+    pub(crate) desk: Desk,
+    /// What is seen on it.
+    pub(crate) face: Face,
     /// Number of its notice; 0: none. An adoption gives a new one.
     notice: AtomicU64,
     events: Arc<Events>,
@@ -286,6 +318,9 @@ impl Job {
             holders: AtomicU32::new(0),
             seat: RwLock::new(spec.born.clone()),
             terminal: Mutex::default(),
+            talk: spec.shell.as_ref().map(Talk::new),
+            desk: Desk::default(),
+            face: Face::default(),
             notice: AtomicU64::new(0),
             events,
             spec,
@@ -304,9 +339,47 @@ impl Job {
         terminal.as_ref().map(ask)
     }
 
+    /// Where its terminal is, and how that is set; none when nobody is in front.
+    pub(crate) fn place(&self) -> Option<(Place, Settings)> {
+        let leader = self.status().pid?;
+        self.with_terminal(|terminal| {
+            let place = Place {
+                leader,
+                group: terminal.foreground()?,
+                device: terminal.device()?,
+            };
+            Some((place, terminal.settings()))
+        })?
+    }
+
+    /// Tells whether a shell is in use although nothing came or went: somebody talks to it, or something works in it
+    /// that is not seen to wait for the terminal. Quiet work is not idleness, a forgotten prompt is.
+    pub(crate) fn in_use(&self) -> impl Future<Output = bool> + use<> {
+        let busy = self.desk.attached() > 0 || self.talk.as_ref().is_some_and(Talk::is_busy);
+        let place = self.place().map(|(place, _)| place);
+        async move {
+            let Some(place) = place.filter(|_| !busy) else {
+                return busy;
+            };
+            let looked = tokio::task::spawn_blocking(move || proof::works(place)).await;
+            // Who cannot be looked at is not ended for it.
+            looked.unwrap_or(true)
+        }
+    }
+
+    /// Its window; of a terminal that is gone, the last one.
+    pub(crate) fn window(&self) -> Size {
+        let now = self.with_terminal(Terminal::size).flatten();
+        now.unwrap_or_else(|| self.face.last_window())
+    }
+
     /// For `life` alone.
     pub(crate) fn set_terminal(&self, terminal: Option<Terminal>) {
-        *self.terminal.lock().unwrap_or_else(PoisonError::into_inner) = terminal;
+        let mut slot = self.terminal.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(size) = slot.as_ref().and_then(Terminal::size) {
+            self.face.was(size);
+        }
+        *slot = terminal;
     }
 
     /// Its short id.
@@ -426,6 +499,22 @@ impl Job {
     pub(crate) fn saw_input(&self) {
         self.last_input
             .store(crate::clock::mono(), Ordering::Relaxed);
+    }
+
+    /// Somebody types to it who does not talk to it in turn.
+    pub(crate) fn note_typed(&self, bytes: &[u8]) {
+        self.saw_input();
+        self.desk.note_typed();
+        if let Some(talk) = &self.talk {
+            talk.note_typed(&self.log, bytes);
+        }
+    }
+
+    /// Somebody looked at it: a shell that is read is in use.
+    pub(crate) fn saw_reader(&self) {
+        if self.spec.shell.is_some() {
+            self.saw_input();
+        }
     }
 
     /// Monotonic time at which its idle limit passes, if nothing comes or goes until then.

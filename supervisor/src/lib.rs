@@ -43,6 +43,8 @@ mod registry;
 
 mod session;
 
+mod shell;
+
 mod ledger;
 
 mod life;
@@ -50,6 +52,8 @@ mod life;
 mod pump;
 
 mod feed;
+
+mod replies;
 
 mod terminal;
 

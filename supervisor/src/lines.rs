@@ -4,7 +4,10 @@ use std::{borrow::Cow, ops::ControlFlow};
 
 use ostler_proto::{job::Line, limits};
 
-use crate::log::{Filter, Log};
+use crate::{
+    log::{Filter, Log},
+    terminal::text,
+};
 
 /// A line longer than this is given in pieces: a program that never ends its line must not fill our memory.
 const LONGEST: usize = 64 * 1024;
@@ -31,6 +34,8 @@ impl<'a> Raw<'a> {
         let bytes = self.bytes.strip_suffix(b"\r").unwrap_or(self.bytes);
         match str::from_utf8(bytes) {
             Ok(text) if is_plain(bytes) => Cow::Borrowed(text),
+            // Drawn over and over, or behind a prompt: what a person saw last.
+            _ if bytes.contains(&b'\r') => Cow::Owned(text::plain(bytes)),
             _ => {
                 let text = String::from_utf8_lossy(bytes);
                 Cow::Owned(anstream::adapter::strip_str(&text).to_string())

@@ -26,7 +26,8 @@ use crate::{
         scratch::{Pool, Step},
     },
     process::link::Keeper,
-    ready,
+    ready, replies,
+    terminal::Scan,
 };
 
 /// Steps between two yields.
@@ -70,6 +71,7 @@ pub(crate) fn begin(
         job: Arc::clone(job),
         writer: None,
         asked,
+        scan: job.spec.pty.then(|| replies::begin(job)),
     };
     let task = tokio::spawn(pump.run(out, err));
     Running { task, asks }
@@ -119,6 +121,8 @@ struct Pump {
     /// The one write of this job's spill that may be under way.
     writer: Option<JoinHandle<()>>,
     asked: mpsc::Receiver<oneshot::Sender<()>>,
+    /// Of a terminal alone.
+    scan: Option<Scan>,
 }
 
 /// One stream of a child.
@@ -235,7 +239,10 @@ impl Pump {
             match self.pumps.pool.step(fd, &self.job.log, open.stream) {
                 Ok(Step::Moved(n)) if n < left => left -= n,
                 Ok(Step::Moved(_)) if left > 0 => left = 0,
-                Ok(Step::Moved(_) | Step::Empty) => return,
+                Ok(Step::Moved(_) | Step::Empty) => {
+                    self.listen();
+                    return;
+                }
                 Ok(Step::WaitForSpill) => {
                     self.kick();
                     self.wait_for_writer().await;
@@ -265,6 +272,7 @@ impl Pump {
                     self.job.saw_output();
                     noise.saw(n, fd.get_ref(), &self.pumps);
                     self.check_limit();
+                    self.listen();
                     self.kick();
                 }
                 Ok(Step::Empty) => {
@@ -287,6 +295,13 @@ impl Pump {
             }
         }
         false
+    }
+
+    /// Hears what the program asks its terminal, if it has one.
+    fn listen(&mut self) {
+        if let Some(scan) = &mut self.scan {
+            replies::listen(&self.job, scan);
+        }
     }
 
     fn check_limit(&self) {

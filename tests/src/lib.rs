@@ -20,6 +20,8 @@ pub mod house;
 pub mod mount;
 pub mod pattern;
 pub mod process;
+pub mod screen;
+pub mod tmux;
 pub mod wire;
 
 use std::time::Duration;
@@ -29,6 +31,7 @@ pub use cli::{Said, redacted};
 pub use desk::{Desk, command, script};
 pub use house::{House, in_empty_house, in_house};
 pub use mount::{HungFolder, Mount};
+pub use tmux::Tmux;
 pub use wire::Wire;
 
 /// What a test waits for at most when it names no time: far above anything that is right, on a busy machine too.

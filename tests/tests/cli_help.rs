@@ -91,6 +91,15 @@ fn scene(house: &House) -> String {
     port.expect("it told its port").to_owned()
 }
 
+/// An example about a job that has a terminal.
+fn on_terminal(example: &str) -> String {
+    let example = example.replace("claude-7k2/s1", "tty").replace("t1", "tty");
+    format!(
+        "ostler start --pty --name tty -- {} sleep && {example}",
+        puppet()
+    )
+}
+
 /// How an example is run so that it comes to its end, where it does not do so by itself.
 fn to_its_end(example: &str) -> String {
     // Who waits for the end of `web` sees it when its input ends.
@@ -108,11 +117,17 @@ fn to_its_end(example: &str) -> String {
             puppet(),
             example.replace("t2", "r")
         ),
-        "ostler resize t1 120x40" => format!(
-            "ostler start --pty --name tty -- {} sleep && {}",
-            puppet(),
-            example.replace("t1", "tty")
-        ),
+        "ostler resize t1 120x40" => on_terminal(example),
+        _ if SHELLS.iter().any(|verb| example.starts_with(verb)) => {
+            format!("echo 'echo done' >script.sh; ostler shell open --name build --clean -- bash && {example}")
+        }
+        _ if example.starts_with("ostler keys ") || example.starts_with("ostler screen ") => {
+            on_terminal(example)
+        }
+        // Until it is left.
+        _ if example.starts_with("ostler attach ") => on_terminal(&format!(
+            "script -qec 'timeout --foreground --preserve-status -s INT 0.5 {example}' typescript </dev/null"
+        )),
         "ostler daemon run" => {
             "ostler daemon stop -q; ostler daemon run >out & until grep -q ready out; do :; done; ostler daemon stop -q; wait $!".into()
         }
@@ -124,6 +139,14 @@ fn to_its_end(example: &str) -> String {
         _ => example.to_owned(),
     }
 }
+
+/// Commands about a shell that is there.
+const SHELLS: &[&str] = &[
+    "ostler shell exec ",
+    "ostler shell send ",
+    "ostler shell read ",
+    "ostler shell close ",
+];
 
 /// Ended by nothing but the person who typed it.
 fn goes_on(example: &str) -> bool {
@@ -156,7 +179,7 @@ fn every_example_of_the_help_works_as_it_stands() {
                 continue;
             }
             // What starts something finds an empty house, everything else the scene.
-            let starts = [" run ", " start ", " daemon start"]
+            let starts = [" run ", " start ", " daemon start", "ostler shell "]
                 .iter()
                 .any(|w| example.contains(w));
             let port = if starts && !example.contains("daemon run") {

@@ -100,6 +100,7 @@ fn a_window_can_change_and_the_program_is_told() {
             id: row.id.clone(),
             rows,
             cols,
+            seat: None,
         };
         let told = desk.must::<JobResize>(size(50, 132)).await;
         assert_eq!(
@@ -302,6 +303,7 @@ fn what_makes_no_terminal_is_refused_by_name() {
             id: plain.id,
             rows: 24,
             cols: 80,
+            seat: None,
         };
         assert_eq!(
             desk.refused::<JobResize>(resize).await.kind,

@@ -3,6 +3,7 @@
 //! Translation only: a command turns flags into one request and an answer into words. It never looks into the
 //! supervisor and keeps no state of its own.
 
+mod attach;
 mod caller;
 mod completions;
 mod config;
@@ -11,6 +12,7 @@ mod doctor;
 mod duration;
 mod failure;
 mod interrupts;
+mod keys;
 mod labels;
 mod left;
 mod live;
@@ -21,14 +23,17 @@ mod number;
 mod one;
 mod output;
 mod pattern;
+mod raw;
 mod read;
 mod request;
 mod resize;
 mod rm;
 mod run;
 mod scope;
+mod screen;
 mod send;
 mod session;
+mod shell;
 mod show;
 mod signal;
 mod size;
@@ -85,9 +90,14 @@ enum Command {
     Stop(stop::Args),
     Rm(rm::Args),
     Send(send::Args),
+    Attach(attach::Args),
+    Keys(keys::Args),
+    Screen(screen::Args),
     Signal(signal::Args),
     Resize(resize::Args),
     Detach(detach::Args),
+    #[command(subcommand)]
+    Shell(shell::Command),
     #[command(subcommand)]
     Session(session::Command),
     #[command(subcommand)]
@@ -139,9 +149,13 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Stop(args) => stop::run(args).await,
         Command::Rm(args) => rm::run(args).await,
         Command::Send(args) => send::run(args).await,
+        Command::Attach(args) => attach::run(args).await,
+        Command::Keys(args) => keys::run(args).await,
+        Command::Screen(args) => screen::run(args).await,
         Command::Signal(args) => signal::run(args).await,
         Command::Resize(args) => resize::run(args).await,
         Command::Detach(args) => detach::run(args).await,
+        Command::Shell(command) => shell::run(command).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
         Command::Config(command) => config::run(command),

@@ -32,6 +32,11 @@ pub(crate) fn context(text: &str) -> Result<u64, String> {
     bounded(text, 0, limits::CONTEXT)
 }
 
+/// Lines of a screen.
+pub(crate) fn lines(text: &str) -> Result<u64, String> {
+    bounded(text, 1, limits::SCREEN_LINES)
+}
+
 /// Live jobs allowed.
 pub(crate) fn quota(text: &str) -> Result<u32, String> {
     let n = bounded(text, 0, limits::quota_ceiling().into())?;

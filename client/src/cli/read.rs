@@ -42,6 +42,9 @@ pub(crate) struct Args {
     context: Option<u64>,
     #[command(flatten)]
     only: Only,
+    /// Text as a person sees it: no escape sequences, progress bars as they stood at last.
+    #[arg(long, conflicts_with = "pattern")]
+    plain: bool,
     /// Refuses bytes that are no UTF-8 instead of passing or replacing them.
     #[arg(long, conflicts_with = "pattern")]
     strict: bool,
@@ -83,8 +86,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         max: args.max,
         wait_ms: args.wait,
         stream: args.only.stream(),
-        raw: !args.json && !args.strict && args.pattern.is_none(),
+        raw: !args.json && !args.strict && !args.plain && args.pattern.is_none(),
         strict: args.strict,
+        plain: args.plain,
         pattern: args.pattern.clone(),
         context: args.context,
     };

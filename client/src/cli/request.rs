@@ -78,12 +78,12 @@ pub(crate) struct JobArgs {
     command: Vec<OsString>,
 }
 
-fn name(text: &str) -> Result<String, String> {
+pub(crate) fn name(text: &str) -> Result<String, String> {
     id::check_job_name(text).map_err(|e| e.to_string())?;
     Ok(text.to_owned())
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some(("", _)) => Err("the name is empty".into()),
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
@@ -133,46 +133,68 @@ impl JobArgs {
     }
 
     fn arguments(&self) -> Result<Vec<String>, Failure> {
-        let numbered = self.command.iter().enumerate();
-        numbered
-            .map(|(n, arg)| match n {
-                0 => utf8(arg, "the program"),
-                n => utf8(arg, &format!("argument {n}")),
-            })
-            .collect()
+        arguments(&self.command)
     }
 
     fn directory(&self) -> Result<String, Failure> {
-        let asked = self.cwd.as_deref().unwrap_or(Path::new(""));
-        let here = match std::env::current_dir() {
-            Ok(here) => here,
-            // An absolute folder needs no current one.
-            Err(_) if asked.is_absolute() => PathBuf::new(),
-            Err(e) => {
-                return Err(
-                    Failure::ours(format!("the current folder cannot be used: {e}"))
-                        .hint("cd to a folder that exists, or --cwd"),
-                );
-            }
-        };
-        let dir = here.join(asked);
-        // A trailing slash, left by an empty path, is no part of the name.
-        let dir: PathBuf = dir.components().collect();
-        utf8(dir.as_os_str(), "the working directory")
+        directory(self.cwd.as_deref())
     }
 
-    fn environment(&self) -> Result<std::collections::BTreeMap<String, Option<String>>, Failure> {
-        // What is left out need not be text.
-        let mut env = caller::environment_without(&self.unset)?;
-        // What the job starts itself stands beside it, not in the session of the folder.
-        if let Some(session) = self.session.named() {
-            env.insert(SESSION_VARIABLE.into(), Some(session.to_owned()));
-        }
-        for (name, value) in &self.env {
-            env.insert(name.clone(), Some(value.clone()));
-        }
-        Ok(env)
+    fn environment(&self) -> Result<Environment, Failure> {
+        environment(&self.session, &self.env, &self.unset)
     }
+}
+
+/// Returns a program and its arguments as text.
+pub(crate) fn arguments(command: &[OsString]) -> Result<Vec<String>, Failure> {
+    let numbered = command.iter().enumerate();
+    numbered
+        .map(|(n, arg)| match n {
+            0 => utf8(arg, "the program"),
+            n => utf8(arg, &format!("argument {n}")),
+        })
+        .collect()
+}
+
+/// Variables of a request.
+pub(crate) type Environment = std::collections::BTreeMap<String, Option<String>>;
+
+/// Returns the caller's folder, or another one, as a whole path.
+pub(crate) fn directory(asked: Option<&Path>) -> Result<String, Failure> {
+    let asked = asked.unwrap_or(Path::new(""));
+    let here = match std::env::current_dir() {
+        Ok(here) => here,
+        // An absolute folder needs no current one.
+        Err(_) if asked.is_absolute() => PathBuf::new(),
+        Err(e) => {
+            return Err(
+                Failure::ours(format!("the current folder cannot be used: {e}"))
+                    .hint("cd to a folder that exists, or --cwd"),
+            );
+        }
+    };
+    let dir = here.join(asked);
+    // A trailing slash, left by an empty path, is no part of the name.
+    let dir: PathBuf = dir.components().collect();
+    utf8(dir.as_os_str(), "the working directory")
+}
+
+/// Returns the caller's variables, without some, with others.
+pub(crate) fn environment(
+    session: &SessionArg,
+    set: &[(String, String)],
+    unset: &[String],
+) -> Result<Environment, Failure> {
+    // What is left out need not be text.
+    let mut env = caller::environment_without(unset)?;
+    // What the job starts itself stands beside it, not in the session of the folder.
+    if let Some(session) = session.named() {
+        env.insert(SESSION_VARIABLE.into(), Some(session.to_owned()));
+    }
+    for (name, value) in set {
+        env.insert(name.clone(), Some(value.clone()));
+    }
+    Ok(env)
 }
 
 fn utf8(text: &std::ffi::OsStr, what: &str) -> Result<String, Failure> {

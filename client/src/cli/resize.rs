@@ -35,6 +35,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         id: job.id.clone(),
         rows: args.size.rows,
         cols: args.size.cols,
+        seat: None,
     };
     let row = job.ask::<JobResize>(params).await?;
     if args.json {

@@ -60,6 +60,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         base64: None,
         eof: args.eof,
         timeout_ms: args.timeout,
+        seat: None,
     };
     // Never asked twice: what was typed once must not arrive twice.
     let written = job.call::<JobWrite>(params).await?;

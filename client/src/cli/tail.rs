@@ -38,6 +38,9 @@ pub(crate) struct Args {
     lines: Option<u64>,
     #[command(flatten)]
     only: Only,
+    /// Text as a person sees it: no escape sequences, progress bars as they stood at last. A line is told at its end.
+    #[arg(long)]
+    plain: bool,
     /// Prints one JSON page a line.
     #[arg(long)]
     json: bool,
@@ -58,7 +61,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         lines: args.lines,
         follow: args.follow,
         stream: args.only.stream(),
-        raw: !args.json,
+        raw: !args.json && !args.plain,
+        plain: args.plain,
         ..Tail::default()
     };
     let mut interrupts = Interrupts::new()?;

@@ -225,6 +225,7 @@ fn is_stream(name: &str) -> bool {
     let streams = [
         methods::JobRun::NAME,
         methods::JobTail::NAME,
+        methods::JobAttach::NAME,
         methods::SessionWatch::NAME,
     ];
     streams.contains(&name)

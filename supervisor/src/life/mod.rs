@@ -66,6 +66,11 @@ pub(crate) async fn live(
         living.handle(event);
     }
     living.job.publish(|s| s.over = true);
+    let job = living.job;
+    if job.spec.shell.is_some() {
+        // Beside everything else: a disk that does not answer must not hold anybody up.
+        tokio::task::spawn_blocking(move || crate::job::clean(job.spec.shell.as_ref()));
+    }
 }
 
 /// First pause between two counts of a tree whose members end all the time, and the longest one: a chain of processes
@@ -81,6 +86,8 @@ enum Work {
     /// Nothing: nobody could look.
     Counted(Option<u32>),
     CaughtUp,
+    /// A shell that has been quiet is in use all the same.
+    Used(bool),
 }
 
 /// What the keeper has told so far, to find what is new.
@@ -112,6 +119,8 @@ struct Living {
     /// Signals to the tree that are on their way.
     signalling: u32,
     counting: bool,
+    /// Whether it is in use is being looked at.
+    asking_use: bool,
     /// Nobody has counted yet what the main process left behind.
     first_count: bool,
     /// Pause before the next count; grows while each count is overtaken by another end.
@@ -158,6 +167,7 @@ impl Living {
             put_off: None,
             signalling: 0,
             counting: false,
+            asking_use: false,
             first_count: false,
             pause: Duration::ZERO,
             count_again: false,
@@ -216,18 +226,39 @@ impl Living {
     /// When it may be ended for being idle.
     fn idle_at(&self) -> Option<u64> {
         let runs = matches!(self.life.phase, Phase::Starting | Phase::Running);
-        self.job.idle_at().filter(|_| runs)
+        self.job.idle_at().filter(|_| runs && !self.asking_use)
     }
 
-    fn check_idle(&self) {
-        if self.job.idle_at().is_some_and(|at| clock::mono() >= at) {
-            let who = Who {
-                cause: Cause::Idle,
-                by: "idle limit".into(),
-                reason: None,
-            };
-            self.job.want_stop(self.job.spec.grace_ms, who);
+    fn check_idle(&mut self) {
+        if self.job.idle_at().is_none_or(|at| clock::mono() < at) {
+            return;
         }
+        if self.job.spec.shell.is_some() {
+            self.asking_use = true;
+            let asked = self.job.in_use();
+            self.works
+                .push(Box::pin(async move { Work::Used(asked.await) }));
+        } else {
+            self.end_idle();
+        }
+    }
+
+    fn heard_use(&mut self, used: bool) {
+        self.asking_use = false;
+        if used {
+            self.job.saw_input();
+        } else if self.job.idle_at().is_some_and(|at| clock::mono() >= at) {
+            self.end_idle();
+        }
+    }
+
+    fn end_idle(&self) {
+        let who = Who {
+            cause: Cause::Idle,
+            by: "idle limit".into(),
+            reason: None,
+        };
+        self.job.want_stop(self.job.spec.grace_ms, who);
     }
 
     /// At the end of a drain the pump is asked once for what stands in the pipes. True: it was asked now.
@@ -435,14 +466,16 @@ impl Living {
         if wanted.level == Level::Stop {
             self.signalling += 1;
             let (trees, mark) = (self.tools.trees.clone(), self.mark());
+            let terminal = self.job.spec.pty;
             self.works.push(Box::pin(async move {
-                Work::Signalled(trees.polite(mark).await)
+                Work::Signalled(trees.polite(mark, terminal).await)
             }));
         }
     }
 
     fn done(&mut self, work: Work) {
         match work {
+            Work::Used(used) => self.heard_use(used),
             Work::Signalled(pids) => {
                 self.signalling -= 1;
                 self.saw(&pids);

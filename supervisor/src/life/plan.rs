@@ -11,7 +11,7 @@ use base64::Engine as _;
 use ostler_proto::{
     address::{DIR_VARIABLE, JOB_VARIABLE},
     id,
-    job::Size,
+    job::{Kind, Size},
     limits,
     methods::{OnLimit, ResourceLimit, Start, Stdin},
     refusal::Refusal,
@@ -55,6 +55,8 @@ pub(crate) fn plan(start: Start, bound: bool, home: &Path) -> Result<Plan, Refus
         accepted: Moment::now(),
         bound,
         key_of,
+        kind: Kind::Command,
+        shell: None,
     })
 }
 
@@ -261,7 +263,7 @@ pub(crate) fn fork_request(
     let request = ForkRequest {
         slot: spec.slot,
         programs: bytes(&spec.candidates),
-        argv: bytes(&spec.args),
+        argv: bytes(spec.shell.as_ref().map_or(&spec.args, |shell| &shell.argv)),
         env: environment(start, spec),
         cwd: spec.cwd.clone().into_bytes(),
         umask: start.umask,
@@ -317,7 +319,7 @@ fn environment(start: &Start, spec: &Spec) -> Vec<Vec<u8>> {
 static LOGIN: std::sync::OnceLock<Vec<(String, String)>> = std::sync::OnceLock::new();
 
 /// What a plain login would have: never the supervisor's own, which is that of whoever started it.
-fn login_environment() -> Vec<(String, String)> {
+pub(crate) fn login_environment() -> Vec<(String, String)> {
     // SAFETY: getpwuid returns a pointer into static storage or null. Only this function calls it, and only
     // one thread of the supervisor could race here for the same, unchanging entry.
     let entry = unsafe { libc::getpwuid(libc::getuid()) };

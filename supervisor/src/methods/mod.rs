@@ -8,6 +8,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::caller::Caller;
 
+mod attach;
+
+mod keys;
 mod matching;
 
 mod newest;
@@ -18,7 +21,11 @@ mod output;
 
 mod run;
 
+mod screen;
+
 mod session;
+
+mod shell;
 
 mod start;
 

@@ -21,8 +21,9 @@ use crate::{
     caller::Caller,
     job::Job,
     life::plan::within,
-    log::{Filter, Log},
+    log::{Filter, Log, Slice},
     outbox::{Gone, Outbox},
+    terminal::text::{self, Folder},
 };
 
 fn filter(stream: Option<Stream>) -> Filter {
@@ -76,6 +77,43 @@ fn page(log: &Log, since: u64, max: usize, filter: Filter, raw: bool, last: bool
     }
 }
 
+/// One page of text as a person sees it. It ends before a sequence or a character that goes on behind it.
+fn plain_page(log: &Log, since: u64, max: usize, filter: Filter, last: bool) -> Page {
+    let mut slice = log.read(since, max.max(1), filter);
+    let length = slice.bytes.len();
+    // With a filter nobody knows what stands between the last bytes and `next`.
+    let whole = last && slice.next == slice.end;
+    if !whole && filter == Filter::All {
+        let character = match std::str::from_utf8(&slice.bytes[length - length.min(4)..]) {
+            Err(e) if e.error_len().is_none() => length.min(4) - e.valid_up_to(),
+            _ => 0,
+        };
+        let cut = text::unfinished(&slice.bytes).max(character);
+        if cut < length {
+            slice.bytes.truncate(length - cut);
+            slice.next -= cut as u64;
+            slice.eof &= cut == 0;
+        }
+    }
+    plain(&slice, text::plain(&slice.bytes))
+}
+
+/// The page of a slice with this text of it.
+fn plain(slice: &Slice, text: String) -> Page {
+    let invalid = |chunk: std::str::Utf8Chunk<'_>| !chunk.invalid().is_empty();
+    let replaced = slice.bytes.utf8_chunks().filter(|c| invalid(c.clone()));
+    Page {
+        from: slice.from,
+        next: slice.next,
+        end: slice.end,
+        lost: slice.lost,
+        text: Some(text),
+        replaced: replaced.count() as u64,
+        eof: slice.eof,
+        ..Page::default()
+    }
+}
+
 impl Serve for JobRead {
     async fn serve(caller: Caller, params: Read) -> Result<Page, Refusal> {
         within("max", params.max, 0, limits::PAGE_MAX)?;
@@ -85,6 +123,7 @@ impl Serve for JobRead {
             &params.id,
             &caller.access(),
         )?;
+        job.saw_reader();
         let max = params.max.unwrap_or(limits::page());
         if let Some(found) = Matching::of(&params, max)? {
             return Ok(found.page(&job, params.since.unwrap_or(0)).await);
@@ -92,18 +131,20 @@ impl Serve for JobRead {
         if params.strict && params.raw {
             return Err(Refusal::bad("strict", "and `raw` exclude each other"));
         }
+        if params.plain && params.raw {
+            return Err(Refusal::bad("plain", "and `raw` exclude each other"));
+        }
         let strict = params.strict;
         let since = params.since.unwrap_or_else(|| newest(&job.log, max));
         let filter = filter(params.stream);
         let look = || {
-            page(
-                &job.log,
-                since,
-                max as usize,
-                filter,
-                params.raw,
-                job.status().finished.is_some(),
-            )
+            let (log, max) = (&job.log, max as usize);
+            let last = job.status().finished.is_some();
+            if params.plain {
+                plain_page(log, since, max, filter, last)
+            } else {
+                page(log, since, max, filter, params.raw, last)
+            }
         };
         let mut news = job.log.subscribe();
         let mut status = job.watch();
@@ -147,7 +188,37 @@ pub(super) struct Follower {
     token: Value,
     filter: Filter,
     raw: bool,
+    plain: Option<Plain>,
     pub(super) cursor: u64,
+}
+
+/// Text as a person sees it, of a stream.
+struct Plain {
+    folder: Folder,
+    /// Where the line begins that has no end yet: who takes the stream up again does it there.
+    line: u64,
+}
+
+impl Plain {
+    fn new(cursor: u64) -> Self {
+        Self {
+            folder: Folder::new(1),
+            line: cursor,
+        }
+    }
+
+    fn page(&mut self, log: &Log, since: u64, max: usize, filter: Filter) -> Page {
+        let slice = log.read(since, max, filter);
+        let text = self.folder.push(&slice.bytes);
+        match slice.bytes.iter().rposition(|b| *b == b'\n') {
+            Some(at) if filter == Filter::All => {
+                self.line = slice.next - (slice.bytes.len() - at - 1) as u64;
+            }
+            Some(_) => self.line = slice.next,
+            None => {}
+        }
+        plain(&slice, text)
+    }
 }
 
 impl Follower {
@@ -165,8 +236,33 @@ impl Follower {
             token,
             filter,
             raw,
+            plain: None,
             cursor,
         }
+    }
+
+    /// Tells text as a person sees it.
+    fn plain(mut self, plain: bool) -> Self {
+        self.plain = plain.then(|| Plain::new(self.cursor));
+        self
+    }
+
+    /// Tells what has no line end, when nothing follows any more.
+    async fn finish(&mut self) -> Result<(), Gone> {
+        let Some(plain) = self.plain.take() else {
+            return Ok(());
+        };
+        let page = Page {
+            from: plain.line,
+            next: self.cursor,
+            end: self.job.log.end(),
+            text: Some(plain.folder.finish()),
+            ..Page::default()
+        };
+        if page.text.as_deref() != Some("") {
+            self.send(&Progress::Page(page)).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn send(&self, value: &Progress) -> Result<(), Gone> {
@@ -218,18 +314,18 @@ impl Follower {
         }
         let place = self.outbox.reserve().await?;
         let max = (end - self.cursor).min(limits::TAIL_FRAME) as usize;
-        let page = page(
-            &self.job.log,
-            self.cursor,
-            max,
-            self.filter,
-            self.raw,
-            until.is_some(),
-        );
+        let (log, since) = (&self.job.log, self.cursor);
+        let mut page = match &mut self.plain {
+            Some(plain) => plain.page(log, since, max, self.filter),
+            None => page(log, since, max, self.filter, self.raw, until.is_some()),
+        };
         if page.next <= self.cursor {
             return Ok(false);
         }
         self.cursor = page.next;
+        if let Some(plain) = &self.plain {
+            page.next = plain.line;
+        }
         let empty = page.lost == 0 && page.text.as_deref().or(page.base64.as_deref()) == Some("");
         if !empty {
             place.send(&self.notification(&Progress::Page(page)));
@@ -246,6 +342,10 @@ impl Serve for JobTail {
             &params.id,
             &caller.access(),
         )?;
+        job.saw_reader();
+        if params.plain && params.raw {
+            return Err(Refusal::bad("plain", "and `raw` exclude each other"));
+        }
         let filter = filter(params.stream);
         let since = match (params.since, params.lines) {
             (Some(_), Some(_)) => {
@@ -257,12 +357,17 @@ impl Serve for JobTail {
             (None, None) => job.oldest(),
         };
         let since = since.min(job.log.end());
-        let mut follower = Follower::new(&caller, &job, token, filter, params.raw, since);
-        let told = if params.follow {
-            follower.follow().await
-        } else {
-            follower.drain().await
+        let follower = Follower::new(&caller, &job, token, filter, params.raw, since);
+        let mut follower = follower.plain(params.plain);
+        let told = async {
+            if params.follow {
+                follower.follow().await?;
+            } else {
+                follower.drain().await?;
+            }
+            follower.finish().await
         };
+        let told = told.await;
         told.map_err(|_| Refusal::new(RefusalKind::Cancelled, "the client is gone"))?;
         Ok(TailEnd {
             next: follower.cursor,

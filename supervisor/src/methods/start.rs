@@ -15,7 +15,7 @@ use ostler_proto::{
 use super::Serve;
 use crate::{
     caller::Caller,
-    house::settled,
+    house::over,
     job::Job,
     life::{plan, texts},
     registry::Admission,
@@ -152,30 +152,35 @@ impl Serve for JobDetach {
 
 impl Serve for JobRelease {
     async fn serve(caller: Caller, params: Target) -> Result<Released, Refusal> {
-        let registry = &caller.house().registry;
-        let job = match registry.find(params.session.as_deref(), &params.id, &caller.access()) {
-            Ok(job) => job,
-            // Releasing twice, or what never was, is success.
-            Err(r) if matches!(r.kind, RefusalKind::NotFound | RefusalKind::Gone) => {
-                return Ok(Released { row: None });
-            }
-            Err(r) => return Err(r),
-        };
-        if job.is_live() {
-            job.ask_stop(job.spec.grace_ms, crate::job::Who::asked("release", None));
-            settled(&job).await;
-        }
-        if job.is_live() {
-            // What cannot be ended stays listed: forgetting it would be a lie.
-            return Err(Refusal::new(
-                RefusalKind::Busy,
-                format!("{} could not be ended and stays listed", job.id()),
-            )
-            .with("rows", [job.row()]));
-        }
-        registry.release(&job);
-        Ok(Released {
-            row: Some(job.row()),
-        })
+        release(caller, params, "release").await
     }
+}
+
+/// Stops a job if it runs, then forgets it.
+pub(super) async fn release(caller: Caller, target: Target, by: &str) -> Result<Released, Refusal> {
+    let registry = &caller.house().registry;
+    let job = match registry.find(target.session.as_deref(), &target.id, &caller.access()) {
+        Ok(job) => job,
+        // Releasing twice, or what never was, is success.
+        Err(r) if matches!(r.kind, RefusalKind::NotFound | RefusalKind::Gone) => {
+            return Ok(Released { row: None });
+        }
+        Err(r) => return Err(r),
+    };
+    if job.is_live() {
+        job.ask_stop(job.spec.grace_ms, crate::job::Who::asked(by, None));
+        over(&job).await;
+    }
+    if job.is_live() {
+        // What cannot be ended stays listed: forgetting it would be a lie.
+        return Err(Refusal::new(
+            RefusalKind::Busy,
+            format!("{} could not be ended and stays listed", job.id()),
+        )
+        .with("rows", [job.row()]));
+    }
+    registry.release(&job);
+    Ok(Released {
+        row: Some(job.row()),
+    })
 }

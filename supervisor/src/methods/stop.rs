@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_proto::{
-    job::State,
+    job::{Kind, State},
     limits,
     methods::{JobSignal, JobStop, List, Receipt, SignalJob, Signalled, Stop, StopSummary},
     refusal::{Refusal, RefusalKind},
@@ -110,6 +110,9 @@ pub(super) fn receipt(job: &Job, was_over: bool) -> Receipt {
     }
 }
 
+/// Signals that a shell takes at its prompt without an end.
+const HARMLESS: &[i32] = &[libc::SIGINT, libc::SIGWINCH, libc::SIGCONT];
+
 impl Serve for JobSignal {
     async fn serve(caller: Caller, params: SignalJob) -> Result<Signalled, Refusal> {
         let job = caller.house().registry.find(
@@ -133,12 +136,23 @@ impl Serve for JobSignal {
         };
         // Of a terminal the group in the foreground, as if it had been typed; it is of this job's session.
         let front = job.with_terminal(Terminal::foreground);
-        let Some(group) = front.unwrap_or(Some(group)) else {
+        let Some(front) = front.unwrap_or(Some(group)) else {
             return Err(Refusal::new(
                 RefusalKind::NoGroup,
                 format!("nobody is in the foreground of {}", job.id()),
             ));
         };
+        if job.spec.kind == Kind::Shell && front == group && !HARMLESS.contains(&number) {
+            let id = job.id();
+            let words = format!(
+                "the shell itself is in front of {id}; {} would end it",
+                signal::name(number)
+            );
+            return Err(Refusal::new(RefusalKind::NoGroup, words).hint(format!(
+                "ostler shell close {id} ends it with everything in it"
+            )));
+        }
+        let group = front;
         // The leader is unreaped while the state is one of these, so its number, and its group's, is ours.
         // SAFETY: kill has no memory precondition; the group is never 0, 1 or our own (leaders are session leaders).
         if unsafe { libc::kill(-(group as i32), number) } != 0 {

@@ -1,4 +1,4 @@
-//! `job/resize`.
+//! `job/resize`, and what the methods on terminals share.
 
 use ostler_proto::{
     job::{Row, Size},
@@ -7,7 +7,7 @@ use ostler_proto::{
 };
 
 use super::Serve;
-use crate::{caller::Caller, life::plan::check_size};
+use crate::{caller::Caller, job::Job, life::plan::check_size};
 
 impl Serve for JobResize {
     async fn serve(caller: Caller, params: Resize) -> Result<Row, Refusal> {
@@ -16,26 +16,60 @@ impl Serve for JobResize {
             id,
             rows,
             cols,
+            seat,
         } = params;
         let size = Size { rows, cols };
         check_size("rows", size)?;
         let registry = &caller.house().registry;
         let job = registry.find(session.as_deref(), &id, &caller.access())?;
-        match job.with_terminal(|terminal| terminal.resize(size)) {
-            Some(Ok(())) => Ok(job.row()),
-            Some(Err(error)) => Err(Refusal::new(
-                RefusalKind::Internal,
-                format!("the terminal of {} cannot be resized: {error}", job.id()),
-            )),
-            None if job.spec.pty => Err(Refusal::new(
-                RefusalKind::NoInput,
-                format!("{} is over", job.id()),
-            )),
-            None => Err(Refusal::new(
-                RefusalKind::NoInput,
-                format!("{} has no terminal", job.id()),
-            )
-            .hint("start --pty")),
+        check_terminal(&job)?;
+        match seat {
+            // Somebody who only looks has no say; the newest of the others has.
+            Some(seat) if !job.desk.resize(&seat, size) => {}
+            Some(_) | None => resize(&job, size).await?,
         }
+        Ok(job.row())
+    }
+}
+
+/// Gives a terminal another window, and its screen with it, if somebody looks at that.
+pub(super) async fn resize(job: &Job, size: Size) -> Result<(), Refusal> {
+    if job.window() == size {
+        return Ok(());
+    }
+    let (log, easel) = (&job.log, &job.face.easel);
+    if easel.is_used() {
+        // What was written up to now was written for the old window. A screen that cannot be drawn is made anew.
+        let _ = easel.follow(log, job.window(), log.end()).await;
+    }
+    match job.with_terminal(|terminal| terminal.resize(size)) {
+        Some(Ok(())) => {}
+        Some(Err(error)) => {
+            let words = format!("the terminal of {} cannot be resized: {error}", job.id());
+            return Err(Refusal::new(RefusalKind::Internal, words));
+        }
+        None => return Err(no_terminal(job)),
+    }
+    if easel.is_used() {
+        let at = easel.with(crate::terminal::Screen::at).unwrap_or(0);
+        let _ = easel.follow(log, size, at).await;
+    }
+    Ok(())
+}
+
+/// Refuses a job that has no terminal, or none any more.
+pub(super) fn check_terminal(job: &Job) -> Result<(), Refusal> {
+    match job.with_terminal(|_| ()) {
+        Some(()) => Ok(()),
+        None => Err(no_terminal(job)),
+    }
+}
+
+fn no_terminal(job: &Job) -> Refusal {
+    let id = job.id();
+    if job.spec.pty {
+        Refusal::new(RefusalKind::NoInput, format!("{id} is over"))
+    } else {
+        Refusal::new(RefusalKind::NoInput, format!("{id} has no terminal")).hint("start --pty")
     }
 }

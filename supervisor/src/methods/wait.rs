@@ -8,6 +8,7 @@ use std::{
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use ostler_proto::{
+    job::Kind,
     limits,
     methods::{For, JobWait, Listener, Reason, Wait, Waited, WaitedJob},
     refusal::Refusal,
@@ -146,6 +147,8 @@ fn checked(address: &str) -> Result<String, Refusal> {
 impl Waiting {
     async fn until_true(&self) -> WaitedJob {
         match &self.what {
+            // Nobody knows when: who waits for that waits for ever.
+            What::Exit if self.has_no_end() => self.told(Reason::NoEnd),
             What::Exit => {
                 self.ended().await;
                 self.told(Reason::Exit)
@@ -155,6 +158,10 @@ impl Waiting {
             What::Port(port) => self.or_ended(self.port(*port)).await,
             What::Tcp(address) => self.or_ended(self.tcp(address)).await,
         }
+    }
+
+    fn has_no_end(&self) -> bool {
+        self.job.spec.kind == Kind::Shell && self.job.status().finished.is_none()
     }
 
     async fn ended(&self) {

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How long a write waits for its job when the request names no time.
-const PATIENCE: u64 = 5_000;
+pub(super) const PATIENCE: u64 = 5_000;
 
 impl Serve for JobWrite {
     async fn serve(caller: Caller, params: Write) -> Result<Written, Refusal> {
@@ -43,7 +43,11 @@ impl Serve for JobWrite {
             )
             .hint("start --stdin"));
         };
-        job.saw_input();
+        if job.spec.pty {
+            let held = job.desk.may_type(params.seat.as_deref());
+            held.map_err(|holder| holder.refusal(&job.id()))?;
+        }
+        job.note_typed(&bytes);
         let asked = bytes.len() as u64;
         let patience = Duration::from_millis(params.timeout_ms.unwrap_or(PATIENCE));
         let took = feed.write(bytes, params.eof, patience).await;

@@ -287,8 +287,8 @@ impl Registry {
         }
         self.room(&inner)?;
         session
-            .room(Kind::Command)
-            .map_err(|limit| full(session, limit))?;
+            .room(plan.kind)
+            .map_err(|limit| full(session, plan.kind, limit))?;
         let slot = self
             .arena
             .claim(inner.next_number)
@@ -352,10 +352,10 @@ impl Registry {
             born: Seat {
                 session: session.record.session.clone(),
                 key: session.key().into(),
-                id: session.next_id(Kind::Command),
+                id: session.next_id(plan.kind),
             },
             process_id,
-            kind: Kind::Command,
+            kind: plan.kind,
             name: ask.name.clone(),
             args: plan.args.clone(),
             cwd: plan.cwd.clone(),
@@ -373,6 +373,7 @@ impl Registry {
             key_of: plan.key_of,
             stdin_open: ask.pty.is_some() || ask.stdin == ostler_proto::methods::Stdin::Open,
             pty: ask.pty.is_some(),
+            shell: plan.shell.clone(),
             bound: plan.bound,
             spill,
             slot: slot as u32,
@@ -496,22 +497,27 @@ fn known_key(session: &Session, plan: &Plan) -> Result<Option<Arc<Job>>, Refusal
     }
 }
 
-fn full(session: &Session, limit: u32) -> Refusal {
+fn full(session: &Session, kind: Kind, limit: u32) -> Refusal {
     let live: Vec<_> = session
         .jobs
         .values()
-        .filter(|j| !j.is_finished())
+        .filter(|j| j.spec.kind == kind && !j.is_finished())
         .map(|j| j.row())
         .collect();
     let name = &session.record.session.name;
+    let kinds = match kind {
+        Kind::Shell => "shells",
+        Kind::Agent => "agents",
+        Kind::Command | Kind::Send => "commands",
+    };
     Refusal::limit(
-        "commands",
+        kinds,
         u64::from(limit),
-        format!("{limit} of {limit} commands run in {name}"),
+        format!("{limit} of {limit} {kinds} run in {name}"),
         &live,
     )
     .hint(format!(
-        "stop one, or ostler session open {} --commands {}",
+        "stop one, or ostler session open {} --{kinds} {}",
         session.record.session.id,
         (u64::from(limit) * 2).clamp(1, u64::from(limits::quota_ceiling()))
     ))

@@ -116,9 +116,14 @@ impl Trees {
         looked.whole.then_some(looked.found.len() as u32)
     }
 
-    /// Asks every member to end: TERM, then CONT for those that are stopped. Returns whom it reached.
-    pub async fn polite(&self, mark: Mark) -> Vec<u32> {
-        let signals = vec![Signal::Polite, Signal::Continue];
+    /// Asks every member to end: TERM, then CONT for those that are stopped. Where there is a terminal it hangs up as
+    /// well, because an interactive shell hears nothing else. Returns whom it reached.
+    pub async fn polite(&self, mark: Mark, terminal: bool) -> Vec<u32> {
+        let signals = if terminal {
+            vec![Signal::Polite, Signal::HangUp, Signal::Continue]
+        } else {
+            vec![Signal::Polite, Signal::Continue]
+        };
         self.query(mark, signals).await.found
     }
 
@@ -401,6 +406,7 @@ fn wait_one(
 #[derive(Clone, Copy)]
 enum Signal {
     Polite,
+    HangUp,
     Continue,
     Freeze,
     Kill,
@@ -412,6 +418,7 @@ impl Signal {
     const fn number(self) -> i32 {
         match self {
             Self::Polite => libc::SIGTERM,
+            Self::HangUp => libc::SIGHUP,
             Self::Continue => libc::SIGCONT,
             Self::Freeze => libc::SIGSTOP,
             Self::Kill => libc::SIGKILL,
@@ -424,7 +431,7 @@ impl Signal {
     const fn number(self) -> i32 {
         match self {
             Self::Number(number) => number,
-            Self::Polite | Self::Continue | Self::Freeze | Self::Kill => 0,
+            Self::Polite | Self::HangUp | Self::Continue | Self::Freeze | Self::Kill => 0,
         }
     }
 }

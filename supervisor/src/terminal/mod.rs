@@ -1,5 +1,17 @@
 //! The terminal of a job as its supervisor holds it: its window, who is in front, and how typed lines get through.
 
+mod desk;
+pub(crate) mod dialect;
+mod face;
+pub(crate) mod keys;
+pub(crate) mod marks;
+pub(crate) mod proof;
+mod scan;
+mod screen;
+mod sieve;
+pub(crate) mod talk;
+pub(crate) mod text;
+
 use std::{
     io,
     mem::MaybeUninit,
@@ -8,9 +20,17 @@ use std::{
 
 use ostler_proto::job::Size;
 
+pub(crate) use desk::{Desk, Guest, Seated};
+pub(crate) use face::Face;
+pub(crate) use scan::{Modes, Query, Scan};
+pub(crate) use screen::{Broken, Easel, Screen};
+
 /// Bytes of one line that are typed before it is handed over in part. Linux keeps 4,095 of an unfinished line and
 /// throws away what comes then, without a word.
 pub(crate) const PART: usize = 3_000;
+
+/// Major number of the slaves of Unix98 terminals.
+const SLAVES: u32 = 136;
 
 /// A copy of the master, for everything that is no byte.
 #[derive(Debug)]
@@ -52,6 +72,43 @@ impl Terminal {
         }
     }
 
+    /// Its settings; those of a terminal that cannot tell are all off.
+    pub(crate) fn settings(&self) -> Settings {
+        let termios = modes(&self.0);
+        let local = |flag| termios.is_some_and(|t| t.c_lflag & flag != 0);
+        let output = |flag| termios.is_some_and(|t| t.c_oflag & flag != 0);
+        Settings {
+            lines: local(libc::ICANON),
+            echo: local(libc::ECHO),
+            signals: local(libc::ISIG),
+            adds_cr: output(libc::OPOST) && output(libc::ONLCR),
+        }
+    }
+
+    /// Something stands in it that was not read yet.
+    pub(crate) fn has_output(&self) -> bool {
+        let mut ask = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one structure, and no time to wait.
+        unsafe { libc::poll(&raw mut ask, 1, 0) > 0 && ask.revents & libc::POLLIN != 0 }
+    }
+
+    /// Device number of the slave, by which its processes have it.
+    pub(crate) fn device(&self) -> Option<u64> {
+        let mut number: libc::c_uint = 0;
+        // SAFETY: the call writes one number.
+        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
+        (done == 0).then(|| libc::makedev(SLAVES, number))
+    }
+
+    /// Whether its program takes answers to what it asks its terminal.
+    pub(crate) fn takes_answers(&self) -> bool {
+        modes(&self.0).is_some_and(|modes| is_raw(&modes))
+    }
+
     /// The group that gets what is typed, if there is one.
     pub(crate) fn foreground(&self) -> Option<u32> {
         let mut group: libc::pid_t = 0;
@@ -59,6 +116,25 @@ impl Terminal {
         let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) };
         u32::try_from(group).ok().filter(|g| done == 0 && *g > 1)
     }
+}
+
+/// Settings of a terminal that tell what is in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// It hands over whole lines.
+    pub(crate) lines: bool,
+    /// It shows what is typed.
+    pub(crate) echo: bool,
+    /// `^C` is a signal.
+    pub(crate) signals: bool,
+    /// A line end of a program leaves it as CR LF.
+    pub(crate) adds_cr: bool,
+}
+
+/// Whether a program reads each byte as it comes and shows nothing by itself. Only then is an answer to its questions
+/// taken for what it is: else it would be typed into the next line, and echoed.
+fn is_raw(modes: &libc::termios) -> bool {
+    modes.c_lflag & (libc::ICANON | libc::ECHO) == 0
 }
 
 /// How a terminal takes input right now.
@@ -72,18 +148,23 @@ pub(crate) enum Mode {
 
 /// Asks a master. One that cannot tell takes bytes: nothing is added to what is typed then.
 pub(crate) fn mode(master: &OwnedFd) -> Mode {
+    match modes(master) {
+        // Zero means that the character is switched off.
+        Some(modes) if modes.c_lflag & libc::ICANON != 0 && modes.c_cc[libc::VEOF] != 0 => {
+            Mode::Lines {
+                end: modes.c_cc[libc::VEOF],
+            }
+        }
+        _ => Mode::Bytes,
+    }
+}
+
+fn modes(master: &OwnedFd) -> Option<libc::termios> {
     let mut modes = MaybeUninit::<libc::termios>::zeroed();
     // SAFETY: the structure is as large as the call wants it.
     let done = unsafe { libc::tcgetattr(master.as_raw_fd(), modes.as_mut_ptr()) };
     // SAFETY: zeroes are a valid value, and the call has filled it.
-    let modes = unsafe { modes.assume_init() };
-    let end = modes.c_cc[libc::VEOF];
-    // Zero means that the character is switched off.
-    if done == 0 && modes.c_lflag & libc::ICANON != 0 && end != 0 {
-        Mode::Lines { end }
-    } else {
-        Mode::Bytes
-    }
+    (done == 0).then(|| unsafe { modes.assume_init() })
 }
 
 /// How much of `bytes` may be typed in one go when `typed` bytes of the line stand there already, and how many stand

@@ -1,0 +1,194 @@
+//! `shell/*`.
+
+use std::time::Duration;
+
+use ostler_proto::{
+    job::Kind,
+    limits,
+    methods::{
+        List, Reason, Released, ShellClose, ShellExec, ShellList, ShellOpen, ShellRead, ShellSend,
+        Target,
+    },
+    refusal::{Refusal, RefusalKind},
+    shell::{
+        Exec, Executed, OpenShell, OpenedShell, ReadShell, Send, Sent, ShellLines, ShellRow,
+        ShellTable,
+    },
+};
+
+use super::{
+    Serve,
+    start::{begun, release},
+};
+use crate::{
+    caller::Caller,
+    job::Job,
+    life::plan::{self, within},
+    registry::Admission,
+    shell::{exec, open, send},
+};
+
+/// Longest time that an open waits for the first prompt.
+const OPEN_MAX: u64 = 60_000;
+/// Longest line that can be run, and longest text that can be sent.
+const TEXT: usize = 16 * 1024 * 1024;
+/// Most output of a line that is handed back whole.
+const OUTPUT: u64 = 16 * 1024 * 1024;
+/// Lines that can be asked for at once.
+const LINES: u64 = 10_000;
+
+impl Serve for ShellOpen {
+    async fn serve(caller: Caller, params: OpenShell) -> Result<OpenedShell, Refusal> {
+        within("waitMs", params.wait_ms, 0, OPEN_MAX)?;
+        let patience = Duration::from_millis(params.wait_ms.unwrap_or(limits::first_output()));
+        let house = caller.house();
+        let root = house
+            .registry
+            .root_of(params.session.as_deref(), &caller.access());
+        let artifacts = house.folders.artifacts();
+        let plan = open::plan(params, root.as_deref().unwrap_or(&house.home), &artifacts)?;
+        let job = match house.registry.admit(&plan, &caller.access()) {
+            Ok(Admission::New(job)) => {
+                let input = plan::input(&plan.start.stdin)?;
+                house
+                    .launch(&job, &plan.start, input)
+                    .inspect_err(|_| plan.clean())?;
+                job
+            }
+            Ok(Admission::Known(job)) => {
+                plan.clean();
+                job
+            }
+            Err(refusal) => {
+                plan.clean();
+                return Err(refusal);
+            }
+        };
+        begun(&job).await;
+        let reason = send::opened(&job, patience).await;
+        Ok(OpenedShell {
+            ready: reason.is_some_and(|r| r != Reason::Exit),
+            reason,
+            text: send::opening(&job),
+            exec: takes_lines(&job),
+            row: job.row(),
+        })
+    }
+}
+
+fn takes_lines(job: &Job) -> bool {
+    job.spec.shell.as_ref().is_some_and(|s| s.takes_lines())
+}
+
+fn check(field: &str, text: &str) -> Result<(), Refusal> {
+    if text.len() > TEXT {
+        let words = format!("has {} bytes, above {TEXT}", text.len());
+        return Err(Refusal::bad(field, words));
+    }
+    Ok(())
+}
+
+impl Serve for ShellSend {
+    async fn serve(caller: Caller, params: Send) -> Result<Sent, Refusal> {
+        within("timeoutMs", params.timeout_ms, 1, limits::WAIT_MAX)?;
+        within("quietMs", params.quiet_ms, 1, limits::WAIT_MAX)?;
+        within("max", params.max, 0, limits::PAGE_MAX)?;
+        check("text", &params.text)?;
+        let registry = &caller.house().registry;
+        let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
+        send::send(&job, &params).await
+    }
+}
+
+impl Serve for ShellExec {
+    async fn serve(caller: Caller, params: Exec) -> Result<Executed, Refusal> {
+        within("timeoutMs", params.timeout_ms, 1, limits::WAIT_MAX)?;
+        within("max", params.max, 0, OUTPUT)?;
+        check("line", &params.line)?;
+        if params.line.contains('\0') {
+            return Err(Refusal::bad(
+                "line",
+                "may not contain NUL: no shell takes it",
+            ));
+        }
+        let registry = &caller.house().registry;
+        let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
+        exec::exec(&job, &params).await
+    }
+}
+
+impl Serve for ShellRead {
+    async fn serve(caller: Caller, params: ReadShell) -> Result<ShellLines, Refusal> {
+        within("count", params.count, 1, LINES)?;
+        let registry = &caller.house().registry;
+        let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
+        if job.spec.kind != Kind::Shell {
+            return Err(
+                Refusal::new(RefusalKind::NoInput, format!("{} is no shell", job.id()))
+                    .hint("ostler read"),
+            );
+        }
+        job.saw_reader();
+        let end = job.log.end();
+        let begin = end
+            .saturating_sub(limits::RING)
+            .max(job.log.head().min(end));
+        let text = send::seen(&job.log, begin, end);
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines
+            .len()
+            .saturating_sub(usize::try_from(params.back).unwrap_or(usize::MAX));
+        let first = last.saturating_sub(params.count.unwrap_or(500) as usize);
+        Ok(ShellLines {
+            lines: lines[first..last].iter().map(|l| (*l).to_owned()).collect(),
+            total: lines.len() as u64,
+            back: params.back,
+            lost: begin,
+            row: job.row(),
+        })
+    }
+}
+
+impl Serve for ShellList {
+    async fn serve(caller: Caller, params: List) -> Result<ShellTable, Refusal> {
+        let jobs = caller.house().registry.list(&params, &caller.access())?;
+        let shells = jobs.iter().filter(|j| j.spec.kind == Kind::Shell);
+        Ok(ShellTable {
+            shells: shells.map(|j| row(j)).collect(),
+        })
+    }
+}
+
+fn row(job: &Job) -> ShellRow {
+    let live = job.status().finished.is_none();
+    let talk = job.talk.as_ref().filter(|_| live);
+    let (prompt, cwd) = talk.map_or((None, None), |talk| {
+        let reading = talk.look(&job.log);
+        let cwd = reading.done.as_ref().and_then(|d| d.cwd.clone());
+        let runs = reading.line.as_ref().is_some_and(|l| !l.is_over());
+        (reading.prompt.filter(|_| !runs), cwd)
+    });
+    ShellRow {
+        session: job.seat().session,
+        ready: talk.is_some_and(|t| prompt.is_some_and(|at| !t.typed_since(at))),
+        busy: talk.is_some_and(|t| t.is_busy()),
+        exec: takes_lines(job),
+        cwd,
+        row: job.row(),
+    }
+}
+
+impl Serve for ShellClose {
+    async fn serve(caller: Caller, params: Target) -> Result<Released, Refusal> {
+        let registry = &caller.house().registry;
+        if let Ok(job) = registry.find(params.session.as_deref(), &params.id, &caller.access())
+            && job.spec.kind != Kind::Shell
+        {
+            return Err(
+                Refusal::new(RefusalKind::NoInput, format!("{} is no shell", job.id()))
+                    .hint("ostler rm"),
+            );
+        }
+        release(caller, params, "close").await
+    }
+}

@@ -1,0 +1,105 @@
+//! Answers to what programs ask their terminal, while nobody sits before it.
+//!
+//! An editor, a pager or a shell that asks and hears nothing waits for seconds. The pump hands every new byte of a
+//! terminal to [`listen`], which costs a search for an escape; only a question that is found wakes somebody, and only
+//! one about the state of the screen has an emulator made.
+//!
+//! An answer is typed only where the program reads byte by byte without an echo: a question in the output of `cat` must
+//! not end in the next line of the shell.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    job::Job,
+    log::Filter,
+    terminal::{Query, Scan, Terminal},
+};
+
+/// How far behind a question may be and still be heard: who floods does not wait.
+const BEHIND: u64 = 256 * 1024;
+/// Bytes that are looked at in one go.
+const PIECE: usize = 64 * 1024;
+/// How long a program may take to take an answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A reader of what a terminal shows from now on. What it was asked before by now has no answer; what modes it was
+/// given then is still true.
+pub(crate) fn begin(job: &Job) -> Scan {
+    let mut scan = Scan::from(job.log.end().saturating_sub(BEHIND));
+    read(job, &mut scan);
+    scan
+}
+
+/// Reads what is new, and sees to it that questions in it are answered.
+pub(crate) fn listen(job: &Arc<Job>, scan: &mut Scan) {
+    let found = read(job, scan);
+    // Of a real terminal the answers come by themselves.
+    if found.is_empty() || job.desk.window().is_some() {
+        return;
+    }
+    if job.face.ask(found) {
+        let job = Arc::clone(job);
+        tokio::spawn(async move { answer(&job).await });
+    }
+}
+
+fn read(job: &Job, scan: &mut Scan) -> Vec<(u64, Query)> {
+    let mut found = Vec::new();
+    loop {
+        let end = job.log.end();
+        if end > scan.at() + BEHIND {
+            scan.skip_to(end - BEHIND);
+        }
+        let slice = job.log.read(scan.at(), PIECE, Filter::All);
+        if slice.next <= scan.at() {
+            return found;
+        }
+        if slice.lost > 0 {
+            scan.skip_to(slice.from);
+        }
+        scan.read(&slice.bytes, &job.face.modes, &mut found);
+    }
+}
+
+async fn answer(job: &Job) {
+    while let Some((at, query)) = job.face.next() {
+        let Some(words) = words(job, at, query).await else {
+            continue;
+        };
+        // At the last moment: the program may have gone on without it, and somebody may have sat down.
+        let taken = job.with_terminal(Terminal::takes_answers);
+        if taken == Some(true)
+            && job.desk.window().is_none()
+            && let Some(feed) = &job.feed
+        {
+            feed.write(words.into_bytes(), false, PATIENCE).await;
+        }
+    }
+}
+
+async fn words(job: &Job, at: u64, query: Query) -> Option<String> {
+    let window = job.window();
+    if query == Query::Window {
+        return Some(format!("\x1b[8;{};{}t", window.rows, window.cols));
+    }
+    if let Some(words) = query.answer() {
+        return Some(words);
+    }
+    let easel = &job.face.easel;
+    // Just behind the question: what the program writes then moves the cursor.
+    easel.follow(&job.log, window, at).await.ok()?;
+    easel.with(|screen| match query {
+        Query::Cursor { private } => {
+            let (row, column) = screen.position();
+            let mark = if private { "?" } else { "" };
+            format!("\x1b[{mark}{row};{column}R")
+        }
+        Query::Mode { private, number } => {
+            let mark = if private { "?" } else { "" };
+            let state = if private { screen.mode(number) } else { 0 };
+            format!("\x1b[{mark}{number};{state}$y")
+        }
+        // They have answers of their own.
+        _ => String::new(),
+    })
+}

@@ -1,0 +1,17 @@
+//! Persistent shells: opening one, and talking to it in turn.
+//!
+//! A shell is a job like any other: its life, its end and its output are not decided here. Here: how it is started so
+//! that its prompt can be told apart ([`open`], `scripts`), how a line is handed over and its end awaited ([`exec`]),
+//! and how something is typed to whatever is in front ([`send`]).
+
+pub(crate) mod exec;
+
+pub(crate) mod open;
+
+mod printed;
+
+mod scripts;
+
+pub(crate) mod send;
+
+mod waiting;

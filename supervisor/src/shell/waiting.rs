@@ -1,0 +1,178 @@
+//! Waits until the program in front of a shell waits for more, by evidence newer than what was typed.
+//!
+//! In this order: the shell has ended; our line has; its prompt is back; the kernel shows somebody in front waiting for
+//! the terminal; it has been quiet for long, which proves nothing and is said to be inferred; the time is over.
+
+use std::{sync::Arc, time::Duration};
+
+use ostler_proto::methods::Reason;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    job::Job,
+    terminal::{
+        Terminal,
+        dialect::Dialect,
+        proof::{self, Place, Wait, Waits},
+        talk::Talk,
+    },
+};
+
+/// Silence before the kernel is asked first, and between two questions at most: a line may run for hours.
+const ASK_FIRST: Duration = Duration::from_millis(15);
+/// See [`ASK_FIRST`].
+const ASK_MOST: Duration = Duration::from_secs(1);
+/// Silence after which somebody who waits for the terminal and for something else counts as waiting for the terminal.
+const AMONG: Duration = Duration::from_millis(150);
+/// The same inside a line, where what else it waits for may be its work.
+const AMONG_IN_LINE: Duration = Duration::from_secs(1);
+/// How long the kernel may take to hand over what a program has written.
+const ON_ITS_WAY: Duration = Duration::from_millis(5);
+/// Silence at a prompt after which a line that was typed there and has not begun was not taken.
+const NOT_TAKEN: Duration = Duration::from_secs(2);
+
+/// What is waited for, and with which patience.
+pub(super) struct Waiting<'a> {
+    pub(super) job: &'a Arc<Job>,
+    pub(super) talk: &'a Talk,
+    /// Where the log ended when it was typed: what stands before proves nothing.
+    pub(super) since: u64,
+    /// Who waited then already.
+    pub(super) before: Waits,
+    /// For the end of our line, not for any prompt.
+    pub(super) line: bool,
+    /// A program that asks for input does not end the wait.
+    pub(super) through: bool,
+    pub(super) quiet: Option<Duration>,
+    pub(super) until: Option<Instant>,
+}
+
+/// Why a wait is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    For(Reason),
+    /// The shell is at its prompt and has not taken our line.
+    NotTaken,
+}
+
+impl Waiting<'_> {
+    /// Waits.
+    pub(super) async fn come(&self) -> Came {
+        let mut news = self.job.log.subscribe();
+        let mut status = self.job.watch();
+        let (mut end, mut silent_since, mut pause) =
+            (self.job.log.end(), Instant::now(), ASK_FIRST);
+        loop {
+            // Before looking: what comes afterwards is news.
+            news.mark_unchanged();
+            if status.borrow_and_update().finished.is_some() {
+                return Came::For(Reason::Exit);
+            }
+            let now = Instant::now();
+            if let Some(came) = self.marks(now - silent_since) {
+                return came;
+            }
+            let at = self.job.log.end();
+            if at != end {
+                (end, silent_since, pause) = (at, now, ASK_FIRST);
+            }
+            if self.until.is_some_and(|until| now >= until) {
+                return Came::For(Reason::WaitOver);
+            }
+            if self.quiet.is_some_and(|quiet| now >= silent_since + quiet) {
+                return Came::For(Reason::InferredIdle);
+            }
+            let ask_at = silent_since + pause;
+            if now >= ask_at {
+                if let Some(reason) = self.ask(now - silent_since).await {
+                    // What was printed on the way to that wait, a prompt perhaps, is still on its own way to the log.
+                    sleep(ON_ITS_WAY).await;
+                    if self.job.log.end() == end && !self.has_more() {
+                        return Came::For(reason);
+                    }
+                    continue;
+                }
+                pause = (pause * 2).min((now - silent_since) + ASK_MOST);
+                continue;
+            }
+            let next = [
+                Some(ask_at),
+                self.until,
+                self.quiet.map(|q| silent_since + q),
+            ];
+            let next = next.into_iter().flatten().min().unwrap_or(ask_at);
+            tokio::select! {
+                Ok(()) = news.changed() => {}
+                Ok(()) = status.changed() => {}
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// What the marks say.
+    fn marks(&self, silent: Duration) -> Option<Came> {
+        let reading = self.talk.look(&self.job.log);
+        let prompt = reading.prompt.filter(|at| *at > self.since);
+        if !self.line {
+            let over = reading.line.as_ref().is_some_and(|l| l.is_over());
+            return (prompt.is_some() && (over || reading.line.is_none()) && self.shell_in_front())
+                .then_some(Came::For(Reason::Prompt));
+        }
+        let line = reading.line.as_ref()?;
+        if line.is_over() {
+            return Some(Came::For(Reason::Prompt));
+        }
+        let idle_at_prompt = prompt.is_some() && line.output.is_none() && silent >= NOT_TAKEN;
+        (idle_at_prompt && self.shell_in_front()).then_some(Came::NotTaken)
+    }
+
+    /// What the kernel says.
+    async fn ask(&self, silent: Duration) -> Option<Reason> {
+        if self.line {
+            let reading = self.talk.look(&self.job.log);
+            // Before its output begins, whoever waits has not read it yet.
+            reading.line.as_ref()?.output?;
+        }
+        let (place, modes) = self.job.place()?;
+        let waits = look(place).await;
+        let wait = waits.newer_than(&self.before)?;
+        let enough = if self.line { AMONG_IN_LINE } else { AMONG };
+        if wait == Wait::Among && silent < enough {
+            return None;
+        }
+        let at_prompt = place.group == place.leader && self.is_shell() && !modes.lines;
+        let marked = {
+            let reading = self.talk.look(&self.job.log);
+            reading.prompt.is_some_and(|at| at > self.since)
+        };
+        match (at_prompt, self.line) {
+            // Its marks were thrown away by hand, or its output went elsewhere.
+            (true, false) => Some(Reason::Prompt),
+            (true, true) if marked => Some(Reason::Prompt),
+            _ if self.through => None,
+            _ => Some(Reason::InputWait),
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.job.with_terminal(Terminal::has_output) == Some(true)
+    }
+
+    fn is_shell(&self) -> bool {
+        let spec = self.job.spec.shell.as_ref();
+        spec.is_some_and(|s| s.dialect != Dialect::Plain)
+    }
+
+    fn shell_in_front(&self) -> bool {
+        self.job
+            .place()
+            .is_some_and(|(place, _)| place.group == place.leader)
+    }
+}
+
+/// Who waits for the terminal now.
+pub(super) async fn look(place: Place) -> Waits {
+    let looked = tokio::task::spawn_blocking(move || proof::look(place)).await;
+    // Nothing seen is nothing proven.
+    looked.unwrap_or_default()
+}

@@ -1,0 +1,302 @@
+//! What is known of the prompt of a shell: nothing but what its log says, read when somebody asks.
+//!
+//! A shell that nobody talks to costs nothing here. After a restart of the supervisor the same log gives the same
+//! answers.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use ostler_proto::limits;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    dialect::ShellSpec,
+    marks::{Letter, Mark, Scanner},
+};
+use crate::log::{Filter, Log};
+
+/// Unread output above this is not searched for marks when no line of ours runs: what counts is how it ends.
+const CATCH_UP: u64 = 4 * 1024 * 1024;
+
+/// One shell, as far as talking to it goes.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    /// One send or exec at a time.
+    turn: Arc<Semaphore>,
+    reading: Mutex<Reading>,
+    /// Where the log ended when somebody last typed, plus one; 0: never.
+    typed: AtomicU64,
+    /// The same for what left a line unfinished.
+    half: AtomicU64,
+    number: AtomicU64,
+    /// Up to where the log has been handed back to those who talk.
+    told: AtomicU64,
+}
+
+/// What the marks have said so far.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    scanner: Scanner,
+    /// End of the last prompt, while nothing has started since.
+    pub(crate) prompt: Option<u64>,
+    /// The shell asks for the rest of a line: since where.
+    pub(crate) more: Option<u64>,
+    /// A line runs, since where.
+    pub(crate) running: Option<u64>,
+    /// The newest end of a line.
+    pub(crate) done: Option<Mark>,
+    /// Our line, from its hand-over until somebody has taken its end.
+    pub(crate) line: Option<Line>,
+}
+
+/// A line that we handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) number: u64,
+    /// Where the log ended before it was typed.
+    pub(crate) typed_at: u64,
+    /// Where its output begins.
+    pub(crate) output: Option<u64>,
+    /// Its end, by its own mark, or by that of a prompt after it was aborted.
+    pub(crate) done: Option<Mark>,
+    /// The prompt is back behind it.
+    pub(crate) prompt: bool,
+}
+
+impl Line {
+    /// It has ended: its own mark says so, or a prompt that came back without it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.done.as_ref().is_some_and(|d| d.number.is_some()) || self.prompt
+    }
+}
+
+impl Talk {
+    pub(crate) fn new(spec: &ShellSpec) -> Self {
+        Self {
+            turn: Arc::new(Semaphore::new(1)),
+            reading: Mutex::new(Reading::new(&spec.nonce)),
+            typed: AtomicU64::new(0),
+            half: AtomicU64::new(0),
+            number: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    /// The right to talk, held until the last byte of it is written; none while somebody else has it.
+    pub(crate) fn take_turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).try_acquire_owned().ok()
+    }
+
+    /// Somebody is talking.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.turn.available_permits() == 0
+    }
+
+    /// Reads what the log has had since, and hands out what is known then.
+    pub(crate) fn look(&self, log: &Log) -> MutexGuard<'_, Reading> {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.catch_up(log);
+        reading
+    }
+
+    /// Takes down that something was typed, which is not a line that we hand over.
+    pub(crate) fn note_typed(&self, log: &Log, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        let at = log.end() + 1;
+        self.typed.store(at, Ordering::Release);
+        // Enter, and what throws a line away: ^C ^D ^U.
+        let whole = matches!(last, b'\n' | b'\r' | 0x03 | 0x04 | 0x15);
+        self.half
+            .store(if whole { 0 } else { at }, Ordering::Release);
+    }
+
+    /// Somebody has typed at the prompt that stands at this offset, and it may not have got to it yet.
+    pub(crate) fn typed_since(&self, prompt: u64) -> bool {
+        self.typed.load(Ordering::Acquire) > prompt
+    }
+
+    /// Half a line stands at the prompt at this offset.
+    pub(crate) fn is_half_typed(&self, prompt: u64) -> bool {
+        self.half.load(Ordering::Acquire) > prompt
+    }
+
+    /// Up to where the log has been handed back to those who talk.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.load(Ordering::Acquire)
+    }
+
+    /// It has been handed back up to this offset.
+    pub(crate) fn tell(&self, to: u64) {
+        self.told.fetch_max(to, Ordering::AcqRel);
+    }
+
+    /// A number that no line of this shell has had. It grows with the log, so also in the next supervisor.
+    pub(crate) fn next_number(&self, log: &Log) -> u64 {
+        let last = self.number.load(Ordering::Acquire);
+        let next = log.end().max(last + 1);
+        self.number.store(next, Ordering::Release);
+        next
+    }
+}
+
+impl Reading {
+    fn new(nonce: &str) -> Self {
+        Self {
+            scanner: Scanner::new(nonce, 0),
+            prompt: None,
+            more: None,
+            running: None,
+            done: None,
+            line: None,
+        }
+    }
+
+    /// A line of ours is typed now.
+    pub(crate) fn begin(&mut self, number: u64, typed_at: u64) {
+        self.prompt = None;
+        self.line = Some(Line {
+            number,
+            typed_at,
+            output: None,
+            done: None,
+            prompt: false,
+        });
+    }
+
+    fn catch_up(&mut self, log: &Log) {
+        let end = log.end();
+        let at = self.scanner.at();
+        if self.line.is_none() && end - at.min(end) > CATCH_UP {
+            self.forget(end - limits::RING.min(end));
+        }
+        loop {
+            let slice = log.read(self.scanner.at(), limits::TAIL_FRAME as usize, Filter::All);
+            if slice.lost > 0 {
+                self.forget(slice.from);
+            }
+            if slice.next <= self.scanner.at() {
+                return;
+            }
+            let mut found = Vec::new();
+            self.scanner.feed(&slice.bytes, |mark| found.push(mark));
+            if self.scanner.at() < slice.next {
+                // A gap behind the bytes.
+                self.forget(slice.next);
+            }
+            found.into_iter().for_each(|mark| self.see(mark));
+        }
+    }
+
+    /// What is between is not known.
+    fn forget(&mut self, at: u64) {
+        self.scanner.jump(at);
+        (self.prompt, self.more, self.running) = (None, None, None);
+    }
+
+    fn see(&mut self, mark: Mark) {
+        match mark.letter {
+            Letter::Prompt => {}
+            Letter::Input => {
+                self.prompt = Some(mark.to);
+                (self.more, self.running) = (None, None);
+                if let Some(line) = self.line.as_mut().filter(|l| l.done.is_some()) {
+                    line.prompt = true;
+                }
+            }
+            Letter::More => self.more = Some(mark.to),
+            Letter::Typed => self.start(mark.to),
+            Letter::Output => {
+                self.start(mark.to);
+                if let Some(line) = self.line.as_mut()
+                    && mark.number == Some(line.number)
+                    && line.output.is_none()
+                {
+                    line.output = Some(mark.to);
+                }
+            }
+            Letter::Done => self.end(mark),
+        }
+    }
+
+    fn start(&mut self, at: u64) {
+        (self.prompt, self.more) = (None, None);
+        self.running.get_or_insert(at);
+    }
+
+    fn end(&mut self, mark: Mark) {
+        if let Some(line) = self.line.as_mut() {
+            let ours = mark.number == Some(line.number);
+            // The hook of a prompt speaks for it only where its own mark never came; the prompt behind it decides.
+            let aborted = mark.number.is_none() && line.output.is_some();
+            if (ours || aborted) && line.done.as_ref().is_none_or(|d| d.number.is_none()) {
+                line.done = Some(mark.clone());
+            }
+        }
+        self.running = None;
+        self.done = Some(mark);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(text: &str) -> Reading {
+        let mut reading = Reading::new("k");
+        reading.begin(7, 0);
+        feed(&mut reading, text);
+        reading
+    }
+
+    fn feed(reading: &mut Reading, text: &str) {
+        let bytes = text.replace('<', "\x1b]133;").replace('>', "\x07");
+        let mut found = Vec::new();
+        reading.scanner.feed(bytes.as_bytes(), |m| found.push(m));
+        found.into_iter().for_each(|m| reading.see(m));
+    }
+
+    #[test]
+    fn a_line_is_over_with_its_own_mark() {
+        let mut r = reading(" . x;eval<H;k=k><C;k=k;n=7>out");
+        assert!(!r.line.as_ref().unwrap().is_over());
+        assert!(r.running.is_some());
+        feed(&mut r, "<D;3;k=k;n=7;/tmp>");
+        let line = r.line.as_ref().unwrap();
+        assert!(line.is_over());
+        assert_eq!(line.done.as_ref().unwrap().code, Some(3));
+    }
+
+    #[test]
+    fn the_second_mark_at_the_same_prompt_changes_nothing() {
+        let r = reading("<C;k=k;n=7>x<D;3;k=k;n=7;/tmp><D;0;k=k;/tmp><B;k=k>$ ");
+        let line = r.line.as_ref().unwrap();
+        assert_eq!(line.done.as_ref().unwrap().code, Some(3));
+        assert!(r.prompt.is_some());
+    }
+
+    #[test]
+    fn an_aborted_line_is_over_when_the_prompt_is_back() {
+        let mut r = reading("<C;k=k;n=7>x^C<D;130;k=k;/tmp>");
+        assert!(
+            !r.line.as_ref().unwrap().is_over(),
+            "a hook alone proves nothing"
+        );
+        feed(&mut r, "<A;k=k>$ <B;k=k>");
+        assert!(r.line.as_ref().unwrap().is_over());
+        assert_eq!(r.line.unwrap().done.unwrap().code, Some(130));
+    }
+
+    #[test]
+    fn a_prompt_that_the_output_prints_ends_no_line() {
+        let r = reading("<C;k=k;n=7><A;k=k>$ <B;k=k>");
+        assert!(!r.line.unwrap().is_over());
+    }
+
+    #[test]
+    fn an_end_from_before_the_output_is_not_that_of_the_line() {
+        let r = reading("<D;1;k=k;/><B;k=k> . x;eval");
+        assert!(!r.line.unwrap().is_over());
+    }
+}
