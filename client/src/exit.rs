@@ -179,6 +179,7 @@ pub(crate) mod tests {
             replaced: None,
             artifacts: Vec::new(),
             terminal: None,
+            title: None,
             output: Output::default(),
             tree: Tree::default(),
         }

@@ -288,6 +288,9 @@ pub struct Row {
     /// Window of its terminal, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Size>,
+    /// Title of that window, if the program gave it one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// Where its output stands.
     pub output: Output,
     /// Its tree.

@@ -415,6 +415,10 @@ pub enum Happened {
     Empty,
     /// It is in another session now, or has another name there.
     Moved,
+    /// It rang the bell of its terminal. Told once a second at most.
+    Bell,
+    /// Its window has another title, which the row holds. Told once a second at most.
+    Title,
     /// Its record is gone.
     Removed,
     /// Events are missing here.

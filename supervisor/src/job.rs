@@ -27,10 +27,14 @@ use crate::{
     terminal::{
         Desk, Face, Settings, Terminal,
         dialect::ShellSpec,
+        keys,
         proof::{self, Place},
         talk::Talk,
     },
 };
+
+/// The window of a terminal of which nobody knows it any more.
+const WINDOW: Size = Size { rows: 24, cols: 80 };
 
 /// A checked request, ready to become a job.
 #[derive(Debug)]
@@ -89,6 +93,9 @@ pub(crate) struct Spec {
     /// Files that the child tries to execute, in order.
     pub(crate) candidates: Vec<String>,
     pub(crate) accepted: Moment,
+    /// The window that its terminal began with.
+    #[serde(default)]
+    pub(crate) window: Option<Size>,
     /// Monotonic time at which the time limit passes.
     pub(crate) timeout_at: Option<u64>,
     pub(crate) timeout_ms: Option<u64>,
@@ -370,7 +377,8 @@ impl Job {
     /// Its window; of a terminal that is gone, the last one.
     pub(crate) fn window(&self) -> Size {
         let now = self.with_terminal(Terminal::size).flatten();
-        now.unwrap_or_else(|| self.face.last_window())
+        let last = now.or_else(|| self.face.last_window());
+        last.or(self.spec.window).unwrap_or(WINDOW)
     }
 
     /// For `life` alone.
@@ -504,6 +512,9 @@ impl Job {
     /// Somebody types to it who does not talk to it in turn.
     pub(crate) fn note_typed(&self, bytes: &[u8]) {
         self.saw_input();
+        if keys::is_report(bytes) {
+            return;
+        }
         self.desk.note_typed();
         if let Some(talk) = &self.talk {
             talk.note_typed(&self.log, bytes);
@@ -601,6 +612,10 @@ impl Job {
             artifacts: self.artifacts(),
             terminal: match finished {
                 None => self.with_terminal(Terminal::size).flatten(),
+                Some(_) => None,
+            },
+            title: match finished {
+                None => self.face.title(),
                 Some(_) => None,
             },
             output: self.output(finished),

@@ -1,4 +1,4 @@
-//! Answers to what programs ask their terminal, while nobody sits before it.
+//! What programs ask of their terminal: answers while nobody sits before it, the bell and the title for those who watch.
 //!
 //! An editor, a pager or a shell that asks and hears nothing waits for seconds. The pump hands every new byte of a
 //! terminal to [`listen`], which costs a search for an escape; only a question that is found wakes somebody, and only
@@ -9,10 +9,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ostler_proto::methods::Happened;
+
 use crate::{
+    clock,
     job::Job,
     log::Filter,
-    terminal::{Query, Scan, Terminal},
+    terminal::{Found, Query, Scan, Terminal},
 };
 
 /// How far behind a question may be and still be heard: who floods does not wait.
@@ -26,25 +29,39 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// given then is still true.
 pub(crate) fn begin(job: &Job) -> Scan {
     let mut scan = Scan::from(job.log.end().saturating_sub(BEHIND));
-    read(job, &mut scan);
+    let found = read(job, &mut scan);
+    if let Some(title) = found.title {
+        job.face.retitle(title, clock::mono());
+    }
     scan
 }
 
 /// Reads what is new, and sees to it that questions in it are answered.
 pub(crate) fn listen(job: &Arc<Job>, scan: &mut Scan) {
-    let found = read(job, scan);
+    let Found {
+        questions,
+        bell,
+        title,
+    } = read(job, scan);
+    let now = clock::mono();
+    if title.is_some_and(|title| job.face.retitle(title, now)) {
+        job.tell(Happened::Title, None);
+    }
+    if bell && job.face.ring(now) {
+        job.tell(Happened::Bell, None);
+    }
     // Of a real terminal the answers come by themselves.
-    if found.is_empty() || job.desk.window().is_some() {
+    if questions.is_empty() || job.desk.window().is_some() {
         return;
     }
-    if job.face.ask(found) {
+    if job.face.ask(questions) {
         let job = Arc::clone(job);
         tokio::spawn(async move { answer(&job).await });
     }
 }
 
-fn read(job: &Job, scan: &mut Scan) -> Vec<(u64, Query)> {
-    let mut found = Vec::new();
+fn read(job: &Job, scan: &mut Scan) -> Found {
+    let mut found = Found::default();
     loop {
         let end = job.log.end();
         if end > scan.at() + BEHIND {

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
+use crate::process::{self, Process};
 use crate::{House, PATIENCE};
 
 /// One terminal; its server ends with it.
@@ -122,9 +123,29 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
+        let ours = self.processes();
         let _ = Command::new("tmux")
             .args(["-L", "test", "kill-server"])
             .env("TMUX_TMPDIR", &self.folder)
             .output();
+        // They have the folder of the house in their environment, and nothing of that may be left behind.
+        for process in ours {
+            process.gone_within(PATIENCE);
+        }
+    }
+}
+
+impl Tmux {
+    /// The server, and what runs in its terminal.
+    fn processes(&self) -> Vec<Process> {
+        let variable = format!("TMUX_TMPDIR={}", self.folder.display());
+        let is_ours = |pid: &u32| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment
+                .split(|b| *b == 0)
+                .any(|v| v == variable.as_bytes())
+        };
+        let ours = process::all().into_iter().filter(is_ours);
+        ours.filter_map(Process::of).collect()
     }
 }

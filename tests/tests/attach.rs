@@ -219,7 +219,7 @@ fn whatever_ends_a_visit_the_terminal_is_as_it_was() {
         for (how, code) in [("TERM", 0), ("HUP", 0), ("INT", 0)] {
             person.line("clear");
             person.line(&format!(
-                "sh -c 'echo $$ >pid; exec ostler attach {id}'; echo $? >code; stty -a >after; cmp before after && echo same-{how}"
+                "sh -c 'echo $$ >pid; exec ostler attach {id}'; echo $? >code; stty -a >after; cmp before after && echo sa''me-{how}"
             ));
             person.until("the other screen", |s| s.starts_with("on the other screen"));
             let pid = std::fs::read_to_string(house.file("p/pid")).unwrap();
@@ -233,7 +233,7 @@ fn whatever_ends_a_visit_the_terminal_is_as_it_was() {
         // The house itself goes.
         person.line("clear");
         person.line(&format!(
-            "ostler attach {id}; echo code $?; stty -a >after; cmp before after && echo same-house"
+            "ostler attach {id}; echo code $?; stty -a >after; cmp before after && echo sa''me-house"
         ));
         person.until("the other screen", |s| s.starts_with("on the other screen"));
         assert_eq!(house.cli(&["stop", id, "--force"]).code, 0);

@@ -1,6 +1,6 @@
 //! Promise: a key is what a person's key is, a paste is a paste, and a name that is none types nothing.
 
-use ostler_proto::methods::{JobKeys, JobWrite, Write};
+use ostler_proto::methods::JobKeys;
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::Keys;
 use ostler_tests::screen::{has, on_terminal};
@@ -169,12 +169,5 @@ fn a_key_stops_what_runs_in_front() {
         desk.said(&row.id, "^up$").await;
         desk.press(&row.id, &["C-c"]).await;
         assert_eq!(desk.wait(&row.id).await.exit_code, Some(9));
-        let late = Write {
-            id: row.id.clone(),
-            text: Some("x".into()),
-            ..Write::default()
-        };
-        let written = desk.must::<JobWrite>(late).await;
-        assert!(written.closed, "{written:?}");
     });
 }

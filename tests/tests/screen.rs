@@ -1,11 +1,15 @@
 //! Promise: whoever cannot sit before a terminal sees what a person would see there, and programs that ask their
 //! terminal something do not wait for an answer that nobody gives.
 
-use ostler_proto::methods::{JobRead, JobResize, JobScreen, JobTail, Read, Resize, Tail};
+use ostler::follow::Event;
+use ostler_proto::methods::{
+    Happened, JobRead, JobResize, JobScreen, JobTail, Read, Resize, SessionWatch, Tail,
+    WatchSession,
+};
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::{Back, Look};
 use ostler_tests::screen::{WINDOW, has, on_terminal};
-use ostler_tests::{Desk, command, in_house, puppet, rounds};
+use ostler_tests::{Desk, PATIENCE, command, in_house, puppet, rounds, within};
 use serde_json::json;
 
 fn sh(line: &str) -> ostler_proto::methods::Start {
@@ -33,22 +37,24 @@ fn an_editor_can_be_driven_without_a_person() {
         let row = desk
             .start(on_terminal(["vi", "-u", "NONE", "-i", "NONE", &file]))
             .await;
-        let screen = desk.shows(&row.id, "second").await;
+        // It draws in several writes: what it comes to is awaited, not what is there in between.
+        let screen = desk
+            .sees(&row.id, "the file, and the cursor in it", |s| {
+                s.rows[0] == "first"
+                    && s.rows[2] == "~"
+                    && s.cursor.row == 0
+                    && s.cursor.column == 0
+            })
+            .await;
         assert!(screen.alternate, "{screen:?}");
         assert_eq!(screen.size, WINDOW);
         assert_eq!(screen.rows.len(), 30);
-        assert_eq!((screen.cursor.row, screen.cursor.column), (0, 0));
-        assert_eq!(screen.rows[2], "~");
         desk.press(&row.id, &["G", "A", "!", "漢", "Escape", "Up", "x"])
             .await;
-        let screen = desk.shows(&row.id, "second!漢").await;
-        let screen = if screen.rows[0] == "firs" {
-            screen
-        } else {
-            desk.sees(&row.id, "the cut word", |s| s.rows[0] == "firs")
-                .await
-        };
-        assert_eq!(screen.rows[1], "second!漢");
+        desk.sees(&row.id, "what was typed", |s| {
+            s.rows[0] == "firs" && s.rows[1] == "second!漢"
+        })
+        .await;
         desk.press(&row.id, &[":", "w", "q", "Enter"]).await;
         let ended = desk.wait(&row.id).await;
         assert_eq!(ended.exit_code, Some(0));
@@ -318,6 +324,56 @@ fn a_screen_after_much_output_says_what_it_was_not_made_from() {
         let screen = desk.screen(&row.id).await;
         assert!(screen.cut > 1_000_000, "{}", screen.cut);
         assert!(screen.rows.iter().any(|row| row.ends_with("over")));
+    });
+}
+
+#[test]
+fn a_bell_and_a_title_are_told_to_those_who_watch() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let watch = WatchSession::default();
+        let mut events = desk.client.stream::<SessionWatch>(watch);
+        let fifo = house.fifo("go");
+        let line = format!("read x <{fifo}; printf '\\033]2;at work\\007\\007'; read x");
+        let row = desk.start(sh(&line)).await;
+        let mut told = Vec::new();
+        let both = async {
+            while !(told.contains(&Happened::Title) && told.contains(&Happened::Bell)) {
+                let Event::Happened(event) = events.next().await.unwrap() else {
+                    continue;
+                };
+                if event.what == Happened::Watching {
+                    std::fs::write(&fifo, "go\n").unwrap();
+                }
+                if event.what == Happened::Title {
+                    assert_eq!(event.row.unwrap().title.as_deref(), Some("at work"));
+                }
+                told.push(event.what);
+            }
+        };
+        within(PATIENCE, "bell and title", both).await;
+        assert_eq!(
+            desk.get(&row.id).await.row.title.as_deref(),
+            Some("at work")
+        );
+        let title = desk.shows(&row.id, "").await.title;
+        assert_eq!(title.as_deref(), Some("at work"));
+    });
+}
+
+/// Also after the supervisor that saw the job live is gone.
+#[test]
+fn the_last_screen_of_a_job_has_the_window_that_it_had() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = desk.start(sh("printf '\\033[30;95Hcorner'")).await;
+        desk.over(&row.id).await;
+        for _ in 0..2 {
+            let screen = house.desk().screen(&row.process_id).await;
+            assert_eq!(screen.size, WINDOW);
+            assert!(screen.rows[29].ends_with("corner"), "{screen:?}");
+            house.kill_supervisor().await;
+        }
     });
 }
 

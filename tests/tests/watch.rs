@@ -110,7 +110,11 @@ fn rank(what: Happened) -> u32 {
         Happened::Exited => 4,
         Happened::Empty => 5,
         Happened::Removed => 6,
-        Happened::Moved | Happened::Watching | Happened::Missed => panic!("{what:?} has none"),
+        Happened::Moved
+        | Happened::Watching
+        | Happened::Missed
+        | Happened::Bell
+        | Happened::Title => panic!("{what:?} has none"),
     }
 }
 

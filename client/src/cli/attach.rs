@@ -1,5 +1,6 @@
 //! `ostler attach`: our terminal becomes that of a job, until we leave or it ends.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     if std::env::var(JOB_VARIABLE).is_ok_and(|job| job == row.process_id) {
         return Err(Failure::ours(format!("this terminal is that of {label}")));
     }
-    let mut seat = Seat::new(client, &row, &args);
+    let seat = Seat::new(client, &row, &args);
     let left = seat.sit(&label, &row, &args).await?;
     match left {
         Left::Away => {
@@ -134,7 +135,7 @@ struct Seat {
     /// What never changes of the job.
     id: String,
     name: String,
-    window: Size,
+    window: Cell<Size>,
     read_only: bool,
     leave: u8,
 }
@@ -145,18 +146,18 @@ impl Seat {
             client,
             id: row.process_id.clone(),
             name: ostler::fresh_key(),
-            window: table::window(),
+            window: Cell::new(table::window()),
             read_only: args.read_only,
             leave: args.detach_key.byte,
         }
     }
 
     /// Sits until it is left or the job ends.
-    async fn sit(&mut self, label: &str, row: &Row, args: &Args) -> Result<Left, Failure> {
+    async fn sit(&self, label: &str, row: &Row, args: &Args) -> Result<Left, Failure> {
         let mut stream = self.client.stream::<JobAttach>(Attach {
             id: self.id.clone(),
-            rows: self.window.rows,
-            cols: self.window.cols,
+            rows: self.window.get().rows,
+            cols: self.window.get().cols,
             read_only: args.read_only,
             take: args.take,
             seat: Some(self.name.clone()),
@@ -168,41 +169,46 @@ impl Seat {
         // Nothing of our terminal is touched before the supervisor has granted the seat.
         let mut event = stream.next().await?;
         note(&self.greeting(label, row, args));
-        let mut raw = Raw::enter(self.window.rows)?;
+        let mut raw = Raw::enter(self.window.get().rows)?;
         let mut keys = keyboard();
         let (typed, typing) = mpsc::unbounded_channel();
         let typist = tokio::spawn(type_in(self.client.clone(), self.write(), typing));
         let screen = Pour::stdout();
-        let mut drawn = false;
-        let left = 'visit: loop {
-            match event {
-                Event::Page(page) => {
-                    if is_screen(&page) && std::mem::replace(&mut drawn, true) {
-                        // A new supervisor has our first window; ours may be another one by now.
-                        self.tell_window();
-                    }
-                    screen.write(&output::bytes_of(&page)?).await?;
-                }
-                Event::End(end) => break Left::Ended(Box::new(end.row)),
-                Event::Started(_) | Event::Happened(_) => {}
-            }
-            event = loop {
-                tokio::select! {
-                    event = stream.next() => break event?,
-                    bytes = keys.recv() => match self.press(bytes, &typed) {
-                        Pressed::Leave => break 'visit Left::Away,
-                        Pressed::Nothing => {}
-                    },
-                    signal = signals.next() => match signal {
-                        Some(libc::SIGWINCH) => {
-                            self.window = table::window();
-                            raw.resized(self.window.rows);
+        let show = async {
+            let mut drawn = false;
+            loop {
+                match event {
+                    Event::Page(page) => {
+                        if is_screen(&page) && std::mem::replace(&mut drawn, true) {
+                            // A new supervisor has our first window; ours may be another one by now.
                             self.tell_window();
                         }
-                        _ => break 'visit Left::Away,
-                    },
+                        screen.write(&output::bytes_of(&page)?).await?;
+                    }
+                    Event::End(end) => return Ok::<_, Failure>(end.row),
+                    Event::Started(_) | Event::Happened(_) => {}
                 }
-            };
+                event = stream.next().await?;
+            }
+        };
+        // Beside it: a terminal that takes nothing must not keep the key that leaves from working.
+        tokio::pin!(show);
+        let left = loop {
+            tokio::select! {
+                row = &mut show => break Left::Ended(Box::new(row?)),
+                bytes = keys.recv() => match self.press(bytes, &typed) {
+                    Pressed::Leave => break Left::Away,
+                    Pressed::Nothing => {}
+                },
+                signal = signals.next() => match signal {
+                    Some(libc::SIGWINCH) => {
+                        self.window.set(table::window());
+                        raw.resized(self.window.get().rows);
+                        self.tell_window();
+                    }
+                    _ => break Left::Away,
+                },
+            }
         };
         drop(typed);
         // What was typed before the last key is for the job, if that takes it.
@@ -215,7 +221,7 @@ impl Seat {
         let id = label.rsplit('/').next().unwrap_or(label);
         let Size { rows, cols } = match row.terminal {
             Some(window) if self.read_only => window,
-            _ => self.window,
+            _ => self.window.get(),
         };
         let how = match (args.take, args.read_only) {
             (true, _) => ", held by you",
@@ -261,8 +267,8 @@ impl Seat {
         let params = Resize {
             session: None,
             id: self.id.clone(),
-            rows: self.window.rows,
-            cols: self.window.cols,
+            rows: self.window.get().rows,
+            cols: self.window.get().cols,
             seat: Some(self.name.clone()),
         };
         let client = self.client.clone();

@@ -155,10 +155,10 @@ impl Pour {
     /// Writes all of it.
     pub(crate) async fn write(&self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            if !writable(self.fd, 0) {
+            if !writable_within(self.fd, 0) {
                 let fd = self.fd;
                 // In a thread of its own, since neither files nor terminals shared with others can be watched.
-                let _ = tokio::task::spawn_blocking(move || writable(fd, -1)).await;
+                let _ = tokio::task::spawn_blocking(move || writable_within(fd, -1)).await;
             }
             let piece = &bytes[..bytes.len().min(self.piece)];
             // SAFETY: the buffer is valid for its length.
@@ -180,7 +180,8 @@ impl Pour {
     }
 }
 
-fn writable(fd: RawFd, timeout: libc::c_int) -> bool {
+/// Tells whether a descriptor takes something within so many ms; -1 waits for ever.
+pub(crate) fn writable_within(fd: RawFd, timeout: libc::c_int) -> bool {
     let mut poll = libc::pollfd {
         fd,
         events: libc::POLLOUT,

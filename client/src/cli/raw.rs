@@ -3,9 +3,13 @@
 use std::io::{self, Write};
 
 use super::failure::Failure;
+use super::output;
 
 /// Puts back what a program may have asked of a terminal: looks, wrapping, keys, mouse, paste, title bar and screen.
 const RESET: &str = "\x1b[0m\x1b(B\x0f\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[4l\x1b[?7h\x1b[?1049l\x1b[r\x1b[?25h\x1b[0 q";
+
+/// How long a terminal may take to take that, in ms.
+const PATIENCE: i32 = 1_000;
 
 /// The raw mode of standard input. Leaving it, however that comes, restores everything.
 pub(crate) struct Raw {
@@ -47,10 +51,12 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        let mut out = io::stdout();
-        // A terminal that is gone needs nothing put back.
-        let _ = write!(out, "{RESET}\x1b[{};1H\r\n", self.rows);
-        let _ = out.flush();
+        // A terminal that takes nothing, or is gone, must not keep us.
+        if output::writable_within(libc::STDOUT_FILENO, PATIENCE) {
+            let mut out = io::stdout();
+            let _ = write!(out, "{RESET}\x1b[{};1H\r\n", self.rows);
+            let _ = out.flush();
+        }
         // SAFETY: the structure is the one that the terminal had.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };
     }

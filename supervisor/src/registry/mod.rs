@@ -361,6 +361,7 @@ impl Registry {
             cwd: plan.cwd.clone(),
             candidates: plan.candidates.clone(),
             accepted: plan.accepted,
+            window: ask.pty,
             timeout_at: ask.timeout_ms.map(|ms| plan.accepted.mono + ms),
             timeout_ms: ask.timeout_ms,
             idle_ms: ask.idle_ms,

@@ -94,12 +94,14 @@ pub(crate) struct Seated {
 }
 
 impl Desk {
-    /// Takes a seat.
+    /// Takes a seat. One of the same name is taken over: its client has come back before its old connection was
+    /// known to be gone.
     ///
     /// # Errors
     /// The guest wants to hold the terminal and somebody else does.
     pub(crate) fn attach(&self, guest: Guest, now_ms: u64) -> Result<Seated, Holder> {
         let mut seats = self.seats();
+        seats.taken.retain(|s| !s.is(guest.seat.as_deref()));
         if guest.take
             && let Some(holder) = seats.holder()
         {
@@ -262,6 +264,18 @@ mod tests {
         drop(second);
         assert_eq!(cols(&desk), None);
         drop(looks);
+    }
+
+    #[test]
+    fn who_comes_back_has_the_seat_that_was_left_behind() {
+        let desk = Desk::default();
+        let old = desk.attach(guest("a", true, 80), 1).unwrap();
+        let new = desk.attach(guest("a", true, 90), 2).unwrap();
+        assert_eq!(desk.attached(), 1);
+        drop(old);
+        assert_eq!(desk.holder().unwrap().since_ms, 2);
+        drop(new);
+        assert_eq!(desk.holder(), None);
     }
 
     #[test]

@@ -9,9 +9,6 @@ use super::{Easel, Modes, Query};
 /// Questions of a program that may wait for an answer; one that asks more gets none.
 const QUESTIONS: usize = 32;
 
-/// The window of a terminal of which nobody knows it any more.
-const WINDOW: Size = Size { rows: 24, cols: 80 };
-
 /// The face of a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Face {
@@ -21,6 +18,30 @@ pub(crate) struct Face {
     pub(crate) easel: Easel,
     asked: Mutex<Asked>,
     window: Mutex<Option<Size>>,
+    title: Mutex<Title>,
+    rung: Mutex<Pace>,
+}
+
+/// What may be told no more often than a second: a program may ring and rename all the time.
+#[derive(Debug, Default)]
+struct Pace(Option<u64>);
+
+impl Pace {
+    const EVERY: u64 = 1_000;
+
+    fn is_due(&mut self, now: u64) -> bool {
+        let due = self.0.is_none_or(|last| now >= last + Self::EVERY);
+        if due {
+            self.0 = Some(now);
+        }
+        due
+    }
+}
+
+#[derive(Debug, Default)]
+struct Title {
+    text: Option<String>,
+    pace: Pace,
 }
 
 #[derive(Debug, Default)]
@@ -50,25 +71,61 @@ impl Face {
         Some(asked.waiting.remove(0))
     }
 
-    /// The terminal had this window when it was last seen.
-    pub(crate) fn was(&self, window: Size) {
-        *self.window.lock().unwrap_or_else(PoisonError::into_inner) = Some(window);
+    /// The title of its window, if the program gave it one.
+    pub(crate) fn title(&self) -> Option<String> {
+        lock(&self.title).text.clone()
     }
 
-    /// The last window that is known, else the usual one.
-    pub(crate) fn last_window(&self) -> Size {
-        let window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        window.unwrap_or(WINDOW)
+    /// Gives it a title; true where that is another one and is to be told.
+    pub(crate) fn retitle(&self, text: String, now: u64) -> bool {
+        let text = Some(text).filter(|text| !text.is_empty());
+        let mut title = lock(&self.title);
+        if title.text == text {
+            return false;
+        }
+        title.text = text;
+        title.pace.is_due(now)
+    }
+
+    /// The bell was rung; true where that is to be told.
+    pub(crate) fn ring(&self, now: u64) -> bool {
+        lock(&self.rung).is_due(now)
+    }
+
+    /// The terminal had this window when it was last seen.
+    pub(crate) fn was(&self, window: Size) {
+        *lock(&self.window) = Some(window);
+    }
+
+    /// The last window that was seen.
+    pub(crate) fn last_window(&self) -> Option<Size> {
+        *lock(&self.window)
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asked)
     }
+}
+
+fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bell_and_a_title_are_told_once_a_second_and_the_title_is_the_newest() {
+        let face = Face::default();
+        assert!(face.ring(10) && !face.ring(500) && face.ring(1_010));
+        assert!(face.retitle("a".into(), 0));
+        assert!(!face.retitle("a".into(), 5_000), "it is the same");
+        assert!(face.retitle("b".into(), 5_000) && !face.retitle("c".into(), 5_500));
+        assert_eq!(face.title().as_deref(), Some("c"));
+        assert!(face.retitle(String::new(), 9_000));
+        assert_eq!(face.title(), None);
+    }
 
     #[test]
     fn questions_are_answered_in_order_by_one() {

@@ -118,6 +118,47 @@ pub(crate) fn paste(text: &str, bracketed: bool) -> Vec<u8> {
     [PASTE.0, &text, PASTE.1].concat().into_bytes()
 }
 
+/// Whether these bytes are nothing but what a terminal tells by itself: answers to questions, and that its window came
+/// to the front. Nobody has typed them.
+pub(crate) fn is_report(mut bytes: &[u8]) -> bool {
+    if bytes.is_empty() {
+        return false;
+    }
+    while !bytes.is_empty() {
+        let Some(length) = report(bytes) else {
+            return false;
+        };
+        bytes = &bytes[length..];
+    }
+    true
+}
+
+/// The length of the report that stands at the beginning.
+fn report(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [0x1b, b'[', rest @ ..] => {
+            let end = rest.iter().position(|b| (0x40..=0x7e).contains(b))?;
+            let (body, last) = (&rest[..end], rest[end]);
+            let told = match last {
+                b'c' | b'n' | b'y' | b'u' => body.first().is_some_and(|b| *b == b'?' || *b == b'>'),
+                // The position of the cursor; F3 with something held has a 1 in its place.
+                b'R' => body.contains(&b';') && !body.starts_with(b"1;"),
+                b'I' | b'O' => body.is_empty(),
+                b't' => body.contains(&b';'),
+                _ => false,
+            };
+            (told || (body == b"0" && last == b'n')).then_some(end + 3)
+        }
+        [0x1b, b']' | b'P', rest @ ..] => {
+            let bell = rest.iter().position(|b| *b == 0x07).map(|at| at + 1);
+            let end = rest.windows(2).position(|two| two == b"\x1b\\");
+            let end = end.map(|at| at + 2);
+            Some(2 + bell.into_iter().chain(end).min()?)
+        }
+        _ => None,
+    }
+}
+
 fn same(name: &str, word: &str) -> bool {
     name.eq_ignore_ascii_case(word)
 }
@@ -268,6 +309,33 @@ mod tests {
         for word in ["", "\0", "C-\u{e9}", "C-Enter", "S-1", "C-", "C-1", "Page"] {
             let refused = press(word, false).map(|bytes| format!("{bytes:?}"));
             assert!(refused.is_err(), "{word:?}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_tells_by_itself_was_not_typed() {
+        for told in [
+            &b"\x1b[?62;22c"[..],
+            b"\x1b[>1;10;0c\x1b[0n\x1b[12;40R",
+            b"\x1b]11;rgb:0000/0000/0000\x07\x1b]10;rgb:ff/ff/ff\x1b\\",
+            b"\x1bP>|tmux 3.3a\x1b\\",
+            b"\x1b[I",
+            b"\x1b[?2026;2$y",
+        ] {
+            assert!(is_report(told), "{told:?}");
+        }
+        for typed in [
+            &b""[..],
+            b"c",
+            b"\x1b",
+            b"\x1b[A",
+            b"\x1b[1;2R",
+            b"\x1b[?62;22cls",
+            b"\x1b]unfinished",
+            b"\x1bOI",
+            b"\x1b[<0;1;1M",
+        ] {
+            assert!(!is_report(typed), "{typed:?}");
         }
     }
 

@@ -22,7 +22,7 @@ use ostler_proto::job::Size;
 
 pub(crate) use desk::{Desk, Guest, Seated};
 pub(crate) use face::Face;
-pub(crate) use scan::{Modes, Query, Scan};
+pub(crate) use scan::{Found, Modes, Query, Scan};
 pub(crate) use screen::{Broken, Easel, Screen};
 
 /// Bytes of one line that are typed before it is handed over in part. Linux keeps 4,095 of an unfinished line and

@@ -1,14 +1,14 @@
 //! What a program asks of its terminal, found in its output without an emulator: questions that wait for an answer,
-//! and the modes that change what keys send.
+//! the modes that change what keys send, the bell, and the title of the window.
 //!
 //! Every byte of every terminal passes here, also where nobody looks, so text costs one search for an escape.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use memchr::memchr;
+use memchr::memchr2;
 
-/// Bytes of a sequence that can be one of ours.
-const LONGEST: usize = 64;
+/// Bytes of a sequence that can be one of ours; of a longer title this is told.
+const LONGEST: usize = 256;
 
 /// What a terminal is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,17 @@ pub(crate) enum Paint {
     Ground,
     Cursor,
     Palette(u8),
+}
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Questions, each with the offset behind it.
+    pub(crate) questions: Vec<(u64, Query)>,
+    /// The bell was rung.
+    pub(crate) bell: bool,
+    /// The newest title; empty where it was taken away.
+    pub(crate) title: Option<String>,
 }
 
 /// The modes that keys depend on, as the program has set them last.
@@ -121,31 +132,37 @@ impl Scan {
         *self = Self::from(at);
     }
 
-    /// Reads on. Adds each question with the offset behind it.
-    pub(crate) fn read(&mut self, bytes: &[u8], modes: &Modes, found: &mut Vec<(u64, Query)>) {
+    /// Reads on, and adds what it finds.
+    pub(crate) fn read(&mut self, bytes: &[u8], modes: &Modes, found: &mut Found) {
         let mut done = 0;
         while done < bytes.len() {
             if self.place == Place::Text {
-                match memchr(0x1b, &bytes[done..]) {
+                match memchr2(0x1b, 0x07, &bytes[done..]) {
                     Some(n) => done += n + 1,
                     None => break,
                 }
+                if bytes[done - 1] == 0x07 {
+                    found.bell = true;
+                    continue;
+                }
                 self.place = Place::Escape;
+                done += skip(&bytes[done..], &mut self.place);
                 continue;
             }
-            let query = self.step(bytes[done], modes);
+            let query = self.step(bytes[done], modes, &mut found.title);
             done += 1;
-            found.extend(query.map(|query| (self.at + done as u64, query)));
+            let query = query.map(|query| (self.at + done as u64, query));
+            found.questions.extend(query);
         }
         self.at += bytes.len() as u64;
     }
 
-    fn step(&mut self, byte: u8, modes: &Modes) -> Option<Query> {
+    fn step(&mut self, byte: u8, modes: &Modes, title: &mut Option<String>) -> Option<Query> {
         match (self.place, byte) {
             (_, 0x18 | 0x1a) => self.place = Place::Text,
             (Place::Command | Place::Data, 0x1b) => {
                 // The end of the string, whatever follows.
-                let query = self.string(false);
+                let query = self.string(false, title);
                 self.place = Place::Escape;
                 return query;
             }
@@ -158,7 +175,7 @@ impl Scan {
             (Place::Sequence, 0x20..=0x3f) => self.hold(byte),
             (Place::Command, 0x07) => {
                 self.place = Place::Text;
-                return self.string(true);
+                return self.string(true, title);
             }
             (Place::Command | Place::Data, 0x20..) => self.hold(byte),
             _ => {}
@@ -234,7 +251,14 @@ impl Scan {
         })
     }
 
-    fn string(&self, bell: bool) -> Option<Query> {
+    fn string(&self, bell: bool, title: &mut Option<String>) -> Option<Query> {
+        let body = &self.held[..self.held.len().min(LONGEST)];
+        for kind in [&b"]0;"[..], b"]2;"] {
+            if let Some(text) = body.strip_prefix(kind) {
+                *title = Some(String::from_utf8_lossy(text).into_owned());
+                return None;
+            }
+        }
         if self.held.starts_with(b"P+q") {
             return Some(Query::Capability);
         }
@@ -251,6 +275,26 @@ impl Scan {
             }
         };
         Some(Query::Color { what, bell })
+    }
+}
+
+/// Passes over a whole sequence that is no question and sets no mode of ours: colours, mostly.
+fn skip(bytes: &[u8], place: &mut Place) -> usize {
+    if bytes.first() != Some(&b'[') {
+        return 0;
+    }
+    let end = bytes[1..].iter().position(|b| !(0x20..=0x3f).contains(b));
+    match end.map(|end| (end + 2, bytes[end + 1])) {
+        Some((length, 0x40..=0x7e))
+            if !matches!(
+                bytes[length - 1],
+                b'c' | b'h' | b'l' | b'n' | b'p' | b'q' | b't'
+            ) =>
+        {
+            *place = Place::Text;
+            length
+        }
+        _ => 0,
     }
 }
 
@@ -311,7 +355,12 @@ mod tests {
     use super::*;
 
     fn scanned(text: &str, piece: usize) -> (Vec<(u64, Query)>, Modes) {
-        let (mut scan, modes, mut found) = (Scan::default(), Modes::default(), Vec::new());
+        let (found, modes) = all(text, piece);
+        (found.questions, modes)
+    }
+
+    fn all(text: &str, piece: usize) -> (Found, Modes) {
+        let (mut scan, modes, mut found) = (Scan::default(), Modes::default(), Found::default());
         for bytes in text.as_bytes().chunks(piece) {
             scan.read(bytes, &modes, &mut found);
         }
@@ -370,6 +419,21 @@ mod tests {
         assert_eq!(scanned(text, 3).0, []);
         let endless = format!("\x1b[{}c\x1b]{}", "1;".repeat(5_000), "x".repeat(100_000));
         assert_eq!(scanned(&endless, 4_096).0, []);
+    }
+
+    #[test]
+    fn bell_and_title_are_heard_and_the_end_of_a_title_is_no_bell() {
+        for piece in [1, 3, 100] {
+            let (found, _) = all("a\x1b]0;one\x07b\x1b]2;tw\u{f6}\x1b\\c", piece);
+            assert_eq!(
+                (found.bell, found.title.as_deref()),
+                (false, Some("tw\u{f6}"))
+            );
+            let (found, _) = all("a\x07b\x1b]2;\x07\x1b]1;icon\x07", piece);
+            assert_eq!((found.bell, found.title.as_deref()), (true, Some("")));
+        }
+        let (found, _) = all(&format!("\x1b]2;{}\x07", "x".repeat(9_999)), 64);
+        assert_eq!(found.title.unwrap().len(), LONGEST - 3);
     }
 
     #[test]

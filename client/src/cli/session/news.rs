@@ -94,6 +94,11 @@ fn line(event: &methods::Event) -> String {
         Happened::Empty => "nothing is left of it".into(),
         Happened::Moved => format!("was {}", event.from.as_deref().unwrap_or_default()),
         Happened::Removed => "removed".into(),
+        Happened::Bell => "rings".into(),
+        Happened::Title => match &row.title {
+            Some(title) => format!("title {title}"),
+            None => "no title".into(),
+        },
         Happened::Running
         | Happened::Stopping
         | Happened::Draining
