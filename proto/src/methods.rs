@@ -17,6 +17,8 @@ use crate::{
     },
 };
 
+pub use crate::{reason::Reason, resource::ResourceLimit};
+
 /// A method of the table.
 pub trait Method: 'static {
     /// Its name on the wire.
@@ -475,16 +477,6 @@ pub struct OutputPolicy {
     pub merge: bool,
 }
 
-/// A resource limit of a job.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ResourceLimit {
-    /// Soft limit; null is unlimited.
-    pub soft: Option<u64>,
-    /// Hard limit; null is unlimited. It cannot rise above the keeper's.
-    pub hard: Option<u64>,
-}
-
 /// `job/start`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -713,32 +705,6 @@ pub struct Wait {
     /// How long; absent: until it happens.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
-}
-
-/// Why a wait is over.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The job ended, which was what was waited for.
-    Exit,
-    /// The job ended before what was waited for happened.
-    EndedBefore,
-    /// The port is open.
-    Port,
-    /// The text came.
-    Text,
-    /// It was quiet.
-    Quiet,
-    /// The prompt is back.
-    Prompt,
-    /// It waits for input.
-    InputWait,
-    /// It is quiet and probably waits.
-    InferredIdle,
-    /// The wait's own time is over; the job is not touched.
-    WaitOver,
-    /// This job has no end to wait for.
-    NoEnd,
 }
 
 /// The answer of a wait.
