@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ostler_proto::methods::{
     HelloAnswer, JobWait, Method, OpenSession, OpenedSession, SessionOpen, Wait, Waited,
 };
+use ostler_proto::refusal::{Refusal, RefusalKind};
 use tokio::sync::Mutex;
 
 use crate::connection::{Connection, Error};
@@ -135,13 +136,33 @@ impl Client {
         {
             return Ok((link.clone(), f(&link.connection)));
         }
-        let (link, queued) = reach(&state.options, f).await?;
-        state.keep(&link);
-        Ok((link, queued))
+        loop {
+            match reach(&state.options, &f).await {
+                Ok((link, queued)) => {
+                    state.keep(&link);
+                    return Ok((link, queued));
+                }
+                // What was queued behind it found no session, and did nothing.
+                Err(Error::Refused(refusal)) if state.goes_along(&refusal) => {}
+                Err(e) => return Err(e),
+            }
+        }
     }
 }
 
 impl State {
+    /// The session was renamed while the connection was gone. Each answer names where it is now, so that a second one
+    /// of the same place is an error.
+    fn goes_along(&mut self, refusal: &Refusal) -> bool {
+        let to = refusal.data.get("to").and_then(|to| to.as_str());
+        let (RefusalKind::Moved, Some(to), Some(open)) =
+            (refusal.kind, to, &mut self.options.session)
+        else {
+            return false;
+        };
+        open.attach_only && open.id.replace(to.to_owned()).as_deref() != Some(to)
+    }
+
     /// Remembers what is needed to come back: the same session, and nothing new in place of a lost one.
     fn keep(&mut self, link: &Link) {
         if let (Some(open), Some(opened)) = (&mut self.options.session, &link.session) {

@@ -79,6 +79,11 @@ impl From<crate::endpoint::BadFolder> for Error {
 pub trait Streaming: Method {
     /// Puts in the token of the stream and, when it is taken up again, the cursor at which it goes on.
     fn prepare(params: &mut Self::Params, token: i64, since: Option<u64>);
+
+    /// Takes it up again in a session that was renamed since it began; false where that makes no difference.
+    fn renamed(_params: &mut Self::Params, _to: &str) -> bool {
+        false
+    }
 }
 
 impl Streaming for JobRun {
@@ -91,6 +96,10 @@ impl Streaming for JobRun {
 impl Streaming for JobTail {
     fn prepare(params: &mut Self::Params, token: i64, since: Option<u64>) {
         params.partial_result_token = token.into();
+        if since.is_some() {
+            // They were counted when it began.
+            params.lines = None;
+        }
         params.since = since.or(params.since);
     }
 }
@@ -106,6 +115,10 @@ impl Streaming for SessionWatch {
     fn prepare(params: &mut Self::Params, token: i64, since: Option<u64>) {
         params.partial_result_token = token.into();
         params.since = since.or(params.since);
+    }
+
+    fn renamed(params: &mut Self::Params, to: &str) -> bool {
+        params.session.replace(to.to_owned()).is_some()
     }
 }
 

@@ -115,6 +115,11 @@ const NAMES: &[(&str, i32)] = &[
     ("PWR", libc::SIGPWR),
 ];
 
+/// Returns the names that people give them.
+pub(crate) fn signal_names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
 /// Returns the name on the wire of a signal.
 pub(crate) fn signal_name(number: i32) -> Option<String> {
     let (name, _) = NAMES.iter().find(|(_, n)| *n == number)?;

@@ -5,6 +5,7 @@
 
 use ostler_proto::job::{Page, Row};
 use ostler_proto::methods::{self, Progress};
+use ostler_proto::refusal::{Refusal, RefusalKind};
 use tokio::sync::mpsc;
 
 use crate::client::Client;
@@ -105,10 +106,28 @@ where
                         self.tries += 1;
                         self.live = None;
                     }
+                    // Only on the way back: whoever names an id that has moved is told so.
+                    Err(Error::Refused(r)) if self.since.is_some() && self.goes_along(&r) => {
+                        self.live = None;
+                    }
                     Err(e) => return Err(e),
                 },
             }
         }
+    }
+}
+
+impl<M: Streaming> Stream<M> {
+    /// Its session was renamed while the connection was gone.
+    fn goes_along(&mut self, refusal: &Refusal) -> bool {
+        let renamed =
+            refusal.kind == RefusalKind::Moved && refusal.data.get("renamed") == Some(&true.into());
+        let to = refusal.data.get("to").and_then(|to| to.as_str());
+        self.tries += 1;
+        let Some(to) = to.filter(|_| renamed && self.tries < AGAIN) else {
+            return false;
+        };
+        M::renamed(&mut self.params, to)
     }
 }
 

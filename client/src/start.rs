@@ -240,6 +240,8 @@ struct Approach<'a> {
     tries: u32,
     spawned: u32,
     failure: Option<String>,
+    /// The last words of one that gave up, also after others were waited for.
+    last_words: Option<String>,
     /// When the keeper was first asked to look.
     knocked: Option<Instant>,
 }
@@ -255,6 +257,7 @@ impl<'a> Approach<'a> {
             tries: 0,
             spawned: 0,
             failure: None,
+            last_words: None,
             knocked: None,
         }
     }
@@ -321,7 +324,9 @@ impl<'a> Approach<'a> {
         match self.failure.take() {
             Some(reason) => Err(self.failed(reason)),
             None if self.spawned == 2 => {
-                Err(self.failed("it says that it is ready, but nobody listens".into()))
+                let words = self.last_words.take();
+                let nobody = || "it says that it is ready, but nobody listens".into();
+                Err(self.failed(words.unwrap_or_else(nobody)))
             }
             None => self.spawn().await,
         }
@@ -395,6 +400,7 @@ impl<'a> Approach<'a> {
                 return Err(self.failed(reason));
             }
         }
+        self.last_words = self.failure.clone().or(self.last_words.take());
         // Also after a failure the caller connects once more: it may have failed because one is there.
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Why there is no supervisor to speak with, in words, with what to do next.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ostler_proto::{VERSION, limits};
 
@@ -97,6 +97,15 @@ pub enum Unavailable {
     },
 }
 
+/// How a system says that a disk has no room, or no room for another file.
+const NO_SPACE: &str = "No space left on device";
+
+/// What helps then: a full disk has no log either.
+fn room(beside: &Path) -> String {
+    let folder = beside.parent().unwrap_or(beside).display();
+    format!("make room: df -h {folder}; df -i {folder}")
+}
+
 fn who(pid: Option<u32>, stopped: bool) -> String {
     match pid {
         Some(pid) if stopped => format!("pid {pid}, stopped by a debugger?"),
@@ -111,6 +120,10 @@ impl Unavailable {
         match self {
             Self::NotRunning => Some("ostler daemon start".into()),
             Self::Folder { error, .. } => Some(error.hint()),
+            Self::Failed { reason, log } if reason.contains(NO_SPACE) => Some(room(log)),
+            Self::Lock { path, error } if error.kind() == io::ErrorKind::StorageFull => {
+                Some(room(path))
+            }
             Self::Failed { log, .. }
             | Self::Silent { log, .. }
             | Self::Contended { log }

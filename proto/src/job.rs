@@ -377,13 +377,22 @@ pub struct Page {
 }
 
 /// A line of a log.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
     /// Offset of its first byte.
     pub from: u64,
     /// Its text without the line end.
     pub text: String,
+    /// It stands beside a match and is none itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub context: bool,
+    /// Lines between the one before and this one are left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// Only its beginning: it is longer than all that was asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 /// Which of the two streams.

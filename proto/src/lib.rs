@@ -15,6 +15,10 @@ pub mod job;
 
 pub mod refusal;
 
+pub mod reason;
+
+pub mod resource;
+
 pub mod methods;
 
 pub mod shell;

@@ -194,6 +194,8 @@ settings! {
         answers: usize = 64 * MIB, Bytes, MIB, 4 * GIB;
         /// Frames that wait for a slow client; further producers wait, each with a cursor in hand.
         outbox: usize = 4, Count, 1, 1_000;
+        /// Memory for messages that are not whole yet, of all connections together; the one that needs more is disconnected. Small messages always have room.
+        unfinished: usize = 256 * MIB, Bytes, MIB, 64 * GIB;
         /// A client that began a message must go on within this time.
         frame_patience: u64 = 30 * SECOND, Ms, 100, HOUR;
     }

@@ -17,6 +17,8 @@ use crate::{
     },
 };
 
+pub use crate::{reason::Reason, resource::ResourceLimit};
+
 /// A method of the table.
 pub trait Method: 'static {
     /// Its name on the wire.
@@ -91,7 +93,7 @@ table! {
     SessionClose "session/close" spawned (CloseSession) -> StopSummary, "Stops every job of a session, forgets them, then deletes their artifacts.";
     JobStart "job/start" spawned (Start) -> Row, "Starts a job; answers when exec has succeeded or failed, 100 ms at most.";
     JobRun "job/run" spawned (Run) -> JobResult, "Starts a job, streams it, waits and collects; cancelling it or going away ends the tree.";
-    JobDetach "job/detach" spawned (Target) -> Row, "Turns a running `job/run` into a background job.";
+    JobDetach "job/detach" spawned (Target) -> DetachedJob, "Turns a running `job/run` into a background job.";
     JobList "job/list" spawned (List) -> JobTable, "Lists jobs, live ones first, then the newest ended.";
     JobGet "job/get" spawned (Target) -> JobResult, "Tells everything about one job.";
     JobRead "job/read" spawned (Read) -> Page, "Reads one page of a job's log at a cursor; consumes nothing.";
@@ -475,16 +477,6 @@ pub struct OutputPolicy {
     pub merge: bool,
 }
 
-/// A resource limit of a job.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ResourceLimit {
-    /// Soft limit; null is unlimited.
-    pub soft: Option<u64>,
-    /// Hard limit; null is unlimited. It cannot rise above the keeper's.
-    pub hard: Option<u64>,
-}
-
 /// `job/start`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -558,6 +550,18 @@ pub struct Target {
     pub id: String,
 }
 
+/// A job that goes on in the background.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
+#[serde(rename_all = "camelCase")]
+pub struct DetachedJob {
+    /// The job.
+    #[serde(flatten)]
+    pub row: Row,
+    /// No `job/run` held it: it was in the background already, or over.
+    #[serde(default)]
+    pub already: bool,
+}
+
 /// `job/list`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -592,7 +596,7 @@ pub struct Read {
     /// Cursor. Absent: the newest page, from a line's start.
     #[serde(default)]
     pub since: Option<u64>,
-    /// Bytes of the log at most.
+    /// Bytes of the log at most; with `match`, of the lines that are told.
     #[serde(default)]
     pub max: Option<u64>,
     /// Wait this long for something to read.
@@ -611,10 +615,12 @@ pub struct Read {
     /// Offsets stay those of the log.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plain: bool,
-    /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent.
+    /// Only lines that match this regular expression, in `lines` of the page; `since` is then 0 when absent. Excludes
+    /// `waitMs`, `stream` and `strict`.
     #[serde(default, rename = "match")]
     pub pattern: Option<String>,
-    /// Lines before and after each match, at most 100.
+    /// Lines before and after each match, at most 100. Needs `match`. What follows the last match of a page is not
+    /// told by the next one.
     #[serde(default)]
     pub context: Option<u64>,
 }
@@ -633,6 +639,9 @@ pub struct Tail {
     /// Cursor. Absent: with `follow` the newest page, from a line's start; else the oldest byte kept.
     #[serde(default)]
     pub since: Option<u64>,
+    /// In place of `since`: the last so many lines; 0 is only what is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
     /// Go on until the job is over.
     #[serde(default)]
     pub follow: bool,
@@ -696,32 +705,6 @@ pub struct Wait {
     /// How long; absent: until it happens.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
-}
-
-/// Why a wait is over.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The job ended, which was what was waited for.
-    Exit,
-    /// The job ended before what was waited for happened.
-    EndedBefore,
-    /// The port is open.
-    Port,
-    /// The text came.
-    Text,
-    /// It was quiet.
-    Quiet,
-    /// The prompt is back.
-    Prompt,
-    /// It waits for input.
-    InputWait,
-    /// It is quiet and probably waits.
-    InferredIdle,
-    /// The wait's own time is over; the job is not touched.
-    WaitOver,
-    /// This job has no end to wait for.
-    NoEnd,
 }
 
 /// The answer of a wait.

@@ -127,6 +127,25 @@ impl Refusal {
         Self::new(RefusalKind::NotFound, format!("no session {id}")).hint("ostler session ls")
     }
 
+    /// A session that several have the name or the beginning of.
+    pub fn ambiguous_session(asked: &str, ids: &[&str]) -> Self {
+        Self::new(
+            RefusalKind::Ambiguous,
+            format!("session {asked} is not unique"),
+        )
+        .with("candidates", ids)
+        .hint(format!("name it by its id: {}", ids.join(", ")))
+    }
+
+    /// The beginning of several process ids.
+    pub fn ambiguous_job(asked: &str, jobs: usize) -> Self {
+        Self::new(
+            RefusalKind::Ambiguous,
+            format!("job {asked} is not unique: {jobs} begin with that"),
+        )
+        .hint("give more of it; whole ones: ostler ls --json")
+    }
+
     /// A session whose jobs are in another one now, for somebody who held it.
     pub fn moved(id: &str, to: &str) -> Self {
         Self::new(RefusalKind::Moved, format!("session {id} is now {to}"))

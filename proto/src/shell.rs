@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job::{Row, SessionRef},
-    methods::{Reason, ResourceLimit},
+    reason::Reason,
+    resource::ResourceLimit,
 };
 
 /// `shell/open`.

@@ -193,7 +193,7 @@ async fn stop_and_leave(house: &House, keeper: &Keeper) -> io::Result<()> {
 
 /// Builds the house from what the keeper brought, and puts back what an earlier supervisor left.
 async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::Result<Arc<House>> {
-    make_folder(&folders.state)?;
+    make_folder(&folders.state).map_err(|e| named(&folders.state, &e))?;
     let arena = Arena::map(brought.arena, brought.headers)?;
     let (ledger, entries) = Ledger::open(brought.ledger)?;
     let ledger = Arc::new(ledger);
@@ -239,7 +239,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
             pumps,
             notices: registry.notice_numbers(),
         },
-        owner_key: owner_key(&folders)?,
+        owner_key: owner_key(&folders).map_err(|e| named(&folders.owner_key(), &e))?,
         home: home(),
         started_at,
         generation: past.generation + 1,
@@ -317,6 +317,11 @@ fn home() -> PathBuf {
     // SAFETY: the entry is not null and its directory is NUL-terminated.
     let dir = unsafe { std::ffi::CStr::from_ptr((*entry).pw_dir) };
     PathBuf::from(dir.to_string_lossy().into_owned())
+}
+
+/// An error with the file that it is about, for words that reach people.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Reads the owner key, or makes it: 32 random bytes in hex, readable by the owner alone.

@@ -111,6 +111,11 @@ impl Moves {
         self.0.retain(|g| g.id != id);
     }
 
+    /// Of what went to a session that is closed nobody can say any more where it is.
+    pub(crate) fn forget_to(&mut self, id: &str) {
+        self.0.retain(|g| g.to != id);
+    }
+
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Gone> {
         self.0.iter().rev()
     }

@@ -70,6 +70,7 @@ impl Past {
                 self.sessions.push(record);
             }
             Entry::Closed { id } => {
+                self.moved.forget_to(&id);
                 self.sessions.retain(|s| s.session.id != id);
                 self.tombstones.remove(&id);
                 let seats = &self.seats;

@@ -80,8 +80,18 @@ pub(crate) struct Session {
     pub(crate) attached: u64,
     /// Monotonic time at which its lease began to run.
     pub(crate) alone_since: Option<u64>,
-    /// It is being closed: nothing new is taken.
-    pub(crate) closing: bool,
+    /// So many are closing it: nothing new is taken until the last one has given up.
+    pub(crate) closing: u32,
+}
+
+/// The live job of a name, else the newest ended one, of jobs that come newest first.
+fn newest_named<'a>(
+    name: &str,
+    jobs: impl Iterator<Item = &'a Arc<Job>> + Clone,
+) -> Option<&'a Arc<Job>> {
+    let mut named = jobs.filter(|j| j.spec.name.as_deref() == Some(name));
+    let newest = named.clone().next();
+    named.find(|j| j.is_live()).or(newest)
 }
 
 const fn index(kind: Kind) -> usize {
@@ -106,7 +116,7 @@ impl Session {
             clients: 0,
             attached: 0,
             alone_since: None,
-            closing: false,
+            closing: 0,
         }
     }
 
@@ -227,13 +237,19 @@ impl Session {
         if let Some(number) = self.short.get(id) {
             return self.jobs.get(number);
         }
-        let named = || {
-            self.jobs
-                .values()
-                .rev()
-                .filter(|j| j.spec.name.as_deref() == Some(id))
-        };
-        named().find(|j| j.is_live()).or_else(|| named().next())
+        newest_named(id, self.jobs.values().rev())
+    }
+
+    /// The same of a job that was another session's, by its id or name there.
+    pub(crate) fn find_moved(&self, session: &str, id: &str) -> Option<&Arc<Job>> {
+        if let Some(number) = self.moved.get(&format!("{session}/{id}")) {
+            return self.jobs.get(number);
+        }
+        let old = self.moved.iter();
+        let from = old.filter(|(old, _)| old.rsplit_once('/').is_some_and(|(of, _)| of == session));
+        let mut numbers: Vec<u64> = from.map(|(_, number)| *number).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        newest_named(id, numbers.iter().filter_map(|n| self.jobs.get(n)))
     }
 
     /// Tells whether a live job has this name.

@@ -23,7 +23,7 @@ async fn a_leader_and_a_child_that_ignore_the_polite_signal_are_ended_by_force()
     let line = "trap '' TERM; sh -c 'echo $$; while :; do sleep 600; done' & echo $$; wait";
     let mut job = house.sh(1, line);
     let pids = job.pids(2);
-    let reached = house.trees.polite(job.mark.clone()).await;
+    let reached = house.trees.polite(job.mark.clone(), false).await;
     assert!(pids.iter().all(|pid| reached.contains(pid)), "{reached:?}");
     assert!(pids.iter().all(|pid| lives(*pid)), "both ignore it");
     let seen = end(&house, &job).await;
@@ -75,7 +75,7 @@ async fn a_stopped_tree_obeys_the_polite_signal_because_it_is_continued() {
     );
     let pids = job.pids(2);
     until(|| pids.iter().all(|pid| state(*pid) == Some('T'))).await;
-    let reached = house.trees.polite(job.mark.clone()).await;
+    let reached = house.trees.polite(job.mark.clone(), false).await;
     assert!(pids.iter().all(|pid| reached.contains(pid)), "{reached:?}");
     job.closed();
     until(|| !pids.iter().any(|pid| lives(*pid))).await;
@@ -332,7 +332,7 @@ async fn who_dies_of_the_first_signal_counts_as_reached() {
     let mut job = house.sh(1, line);
     job.pids(1);
     until(|| living_of(house.instance).len() == 301).await;
-    let reached = house.trees.polite(job.mark.clone()).await;
+    let reached = house.trees.polite(job.mark.clone(), false).await;
     assert_eq!(reached.len(), 301);
     job.closed();
 }

@@ -57,7 +57,7 @@ async fn the_second_look_does_not_forget_whom_the_first_saw_below_a_leader_that_
     let pids = job.pids(2);
     let (leader, escaped) = (job.pid, pids.iter().copied().find(|pid| *pid != job.pid));
     let escaped = escaped.expect("two different processes");
-    let reached = house.trees.polite(job.mark.clone()).await;
+    let reached = house.trees.polite(job.mark.clone(), false).await;
     assert!(reached.contains(&escaped), "{reached:?}");
     until(|| !lives(leader)).await;
     assert!(lives(escaped), "it ignores the signal");

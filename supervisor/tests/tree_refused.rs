@@ -33,7 +33,7 @@ async fn a_member_that_became_another_users_is_found_and_named_instead_of_called
     let mut job = house.sh(1, "echo $$; exec sleep 600");
     job.pids(1);
     let began = Instant::now();
-    let reached = house.trees.polite(job.mark.clone()).await;
+    let reached = house.trees.polite(job.mark.clone(), false).await;
     let killed = house.trees.kill(job.mark.clone()).await;
     assert_eq!(reached, [0_u32; 0]);
     assert_eq!(killed.seen, [job.pid], "its limits are open to all");

@@ -183,6 +183,14 @@ impl Terminal {
         }
     }
 
+    /// Tells whether the screen has shown this by now.
+    pub fn has_shown(&mut self, text: &str) -> bool {
+        while let Ok(piece) = self.pieces.try_recv() {
+            self.seen += &String::from_utf8_lossy(&piece);
+        }
+        self.seen.contains(text)
+    }
+
     /// Waits for the end; returns the code and what else the screen showed.
     ///
     /// # Panics

@@ -69,6 +69,15 @@ fn bash_offers_commands_flags_ids_names_and_sessions() {
             offered(house, &["ostler", "session", "close", "ag"]),
             ["agent"]
         );
+        let offers = |words: &[&str], word: &str| {
+            let offered = offered(house, words);
+            assert!(offered.contains(&word.to_owned()), "{words:?}: {offered:?}");
+        };
+        for what in ["exit", "text=", "port=", "tcp=", "quiet="] {
+            offers(&["ostler", "wait", "--for", &what[..1]], what);
+        }
+        offers(&["ostler", "signal", "web", "H"], "HUP");
+        offers(&["ostler", "signal", "web", "US"], "USR2");
         // What is offered works.
         for job in live.iter().filter(|job| !job.starts_with('-')) {
             assert_eq!(house.cli(&["stop", job]).code, 0, "{job}");

@@ -3,7 +3,7 @@
 use ostler_tests::{House, in_empty_house, in_house, puppet, redacted};
 
 fn start(house: &House, session: &str) {
-    let said = house.cli(&["start", "--session", session, "--", puppet(), "sleep"]);
+    let said = house.cli(&["start", "-q", "--session", session, "--", puppet(), "sleep"]);
     assert_eq!((said.code, said.err.as_str()), (0, ""));
 }
 
@@ -134,5 +134,76 @@ fn a_job_that_starts_a_job_does_so_in_its_own_session() {
         assert_eq!((told.code, told.out.as_str()), (0, "t2\nt2\n"), "{told:?}");
         let told = house.cli(&["signal", "inner/t1", "TERM"]);
         assert!(told.err.contains("t1 has ended"), "{told:?}");
+    });
+}
+
+/// `start --session nightyl` made a session of that name in silence, and its job was looked for in `nightly`.
+#[test]
+fn a_session_that_was_made_by_a_start_is_told_once() {
+    in_house(async |house| {
+        start(house, "nightly");
+        let said = |args: &[&str]| {
+            let said = house.cli(&[args, &["--", puppet(), "exit", "0"]].concat());
+            assert_eq!(said.code, 0, "{said:?}");
+            said.err
+        };
+        let slip = "note: session nightyl is new; did you mean nightly?\n";
+        assert_eq!(said(&["start", "--session", "nightyl"]), slip);
+        assert_eq!(said(&["start", "--session", "nightyl"]), "");
+        let made = "note: session build is new\n";
+        assert_eq!(said(&["run", "--session", "build"]), made);
+        assert_eq!(said(&["run", "--session", "build"]), "");
+        assert_eq!(said(&["run", "-q", "--session", "other"]), "");
+        let line = format!("OSTLER_SESSION=agent-1 ostler start -- {} exit 0", puppet());
+        assert_eq!(house.shell(&line).err, "note: session agent-1 is new\n");
+        // The session of the project is nobody's slip.
+        assert_eq!(said(&["start"]), "");
+    });
+}
+
+/// Only these three took their session as a word alone.
+#[test]
+fn commands_about_a_session_take_it_as_a_flag_too() {
+    in_house(async |house| {
+        start(house, "n");
+        house.cli(&["stop", "n/t1"]);
+        let word = house.cli(&["session", "notices", "n"]);
+        let flag = house.cli(&["session", "notices", "--session", "n"]);
+        assert_eq!((word.out.lines().count(), word), (1, flag));
+        let both = house.cli(&["session", "notices", "n", "--session", "n"]);
+        assert_eq!(both.code, 2);
+        let mut watch = house.terminal("ostler session watch --session n");
+        // It may see the start only from the moment on at which it watches.
+        let began = std::time::Instant::now();
+        while !watch.has_shown("n/t") {
+            assert!(began.elapsed() < ostler_tests::PATIENCE, "it shows nothing");
+            house.cli(&["run", "--session", "n", "--", "true"]);
+        }
+        let said = house.cli(&["session", "close", "--session", "n"]);
+        assert_eq!((said.code, said.err.as_str()), (0, "closed n\n"));
+        let (code, shown) = watch.ends();
+        assert_eq!(code, 0, "{shown}");
+        for every in ["--all", "--everywhere", "-A"] {
+            assert_eq!(house.cli(&["ls", every, "-q"]).code, 0, "{every}");
+        }
+    });
+}
+
+/// The next start made a second session of the project in silence, and the jobs of the first were not found.
+#[test]
+fn the_rename_of_a_projects_own_session_says_what_the_next_start_does() {
+    in_house(async |house| {
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        let said = house.cli(&["session", "rename", "f", "nightly"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "nightly\n"));
+        let root = house.file(".").canonicalize().unwrap();
+        let note = format!(
+            "note: a start in {} makes a new session; with --session nightly it goes on in this one\n",
+            root.display()
+        );
+        assert_eq!(said.err, note);
+        let said = house.cli(&["start", "--session", "nightly", "--", puppet(), "sleep"]);
+        assert_eq!((said.out.as_str(), said.err.as_str()), ("t2\n", ""));
+        assert_eq!(house.cli(&["session", "rename", "nightly", "n2"]).err, "");
     });
 }

@@ -180,7 +180,7 @@ fn a_line_of_a_long_log_is_found_by_its_pattern() {
         let (code, out, _) = told(house, &["read", "t1", "--match", "panicked|FAILED"]);
         assert_eq!(
             (code, out.as_str()),
-            (0, "100001  test parse::empty ... FAILED\n")
+            (0, "100001:test parse::empty ... FAILED\n")
         );
     });
 }
@@ -370,7 +370,7 @@ fn two_agents_in_one_repository_do_not_meet_and_the_person_sees_both() {
         }
         let (_, out, _) = told(house, &["ls"]);
         assert!(
-            out.contains("t1\tclaude-7k2\t") && out.contains("t1\tcodex-9qd\t"),
+            out.contains("claude-7k2/t1\t") && out.contains("codex-9qd/t1\t"),
             "{out}"
         );
         for _ in 0..7 {

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 
 use ostler_proto::methods::{Nothing, SupervisorInfo};
 use ostler_tests::process::Process;
-use ostler_tests::{House, in_empty_house, in_house, puppet};
+use ostler_tests::{House, Mount, in_empty_house, in_house, puppet};
 
 /// Two projects whose folders have one name, a sleeping job in each.
 fn two_of_one_name(house: &House) {
@@ -34,7 +34,7 @@ fn sessions_of_one_name_are_told_apart_and_their_ids_can_be_given_back() {
         let sessions = house.cli(&["session", "ls"]).out;
         for id in &ids {
             let session = id.strip_suffix("/t1").unwrap();
-            assert!(table.contains(&format!("\t{session}\t")), "{table}");
+            assert!(table.contains(&format!("{session}/t1\t")), "{table}");
             assert!(sessions.contains(&format!("{session}\t")), "{sessions}");
         }
         let stopped = house.shell("ostler ls -A -q | xargs ostler stop");
@@ -81,6 +81,12 @@ fn an_ambiguous_session_is_told_as_that_for_one_id_and_for_several() {
             &["show", "app/t1"],
             &["wait", "app/t1"],
             &["tail", "app/t1"],
+            &["ls", "--session", "app"],
+            &["session", "close", "app"],
+            &["session", "notices", "app"],
+            &["session", "watch", "app"],
+            &["session", "rename", "app", "b"],
+            &["session", "adopt", "app"],
         ] {
             let said = house.cli(args);
             assert_eq!((said.code, said.out.as_str()), (125, ""), "{args:?}");
@@ -413,7 +419,7 @@ fn what_is_not_found_is_told_with_where_it_was_looked_for() {
             "{said:?}"
         );
         let said = house.cli(&["show", "proc_"]);
-        let words = "error: proc_ may be any of 2 jobs\nhint: give more of it; whole ones: ostler ls --json\n";
+        let words = "error: job proc_ is not unique: 2 begin with that\nhint: give more of it; whole ones: ostler ls --json\n";
         assert_eq!((said.code, said.err.as_str()), (125, words));
         let said = house.cli(&["session", "open", "a b"]);
         assert!(
@@ -488,5 +494,191 @@ fn a_near_miss_is_told_with_what_may_have_been_meant() {
             3,
             "nothing was ended by a guess"
         );
+    });
+}
+
+/// The hint named a job of another session, or one that was never meant.
+#[test]
+fn of_a_job_in_another_session_only_that_session_is_searched() {
+    in_house(async |house| {
+        house.cli(&["start", "--name", "web", "--", puppet(), "sleep"]);
+        for session in ["nightly", "empty"] {
+            house.cli(&[
+                "start",
+                "-q",
+                "--session",
+                session,
+                "--name",
+                "api",
+                "--",
+                "true",
+            ]);
+        }
+        house.cli(&["rm", "empty/t1"]);
+        for (args, err) in [
+            (
+                &["show", "b/t1"][..],
+                "error: no session b\nhint: ostler session ls\n",
+            ),
+            (
+                &["show", "nightyl/t1"],
+                "error: no session nightyl\nhint: did you mean nightly/t1?\n",
+            ),
+            (
+                &["stop", "nightly/apj"],
+                "error: no job apj in session nightly\nhint: did you mean nightly/api?\n",
+            ),
+            (
+                &["tail", "nightly/web"],
+                "error: no job web in session nightly\nhint: ostler ls --session nightly\n",
+            ),
+        ] {
+            let said = house.cli(args);
+            assert_eq!((said.code, said.err.as_str()), (125, err), "{args:?}");
+        }
+    });
+}
+
+/// The code alone, of which nobody knew whether it was the program's own.
+#[test]
+fn a_wait_says_that_its_job_died_of_a_signal() {
+    in_house(async |house| {
+        house.cli(&["start", "-c", "kill -SEGV $$"]);
+        let said = house.cli(&["wait", "t1"]);
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (139, "t1 died of SIGSEGV\n")
+        );
+        house.cli(&["start", "--", puppet(), "exit", "139"]);
+        let said = house.cli(&["wait", "t2"]);
+        assert_eq!((said.code, said.err.as_str()), (139, ""));
+    });
+}
+
+/// It said nothing and meant success, of a job that had ended and of one that nobody held.
+#[test]
+fn a_detach_says_what_is_true() {
+    in_house(async |house| {
+        house.cli(&["start", "--name", "web", "--", puppet(), "sleep"]);
+        let said = house.cli(&["detach", "web"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "t1\n"));
+        assert_eq!(said.err, "note: t1 (web) already runs in the background\n");
+        assert_eq!(house.cli(&["detach", "-q", "web"]).err, "");
+        house.cli(&["run", "--", puppet(), "exit", "3"]);
+        let said = house.cli(&["detach", "t2"]);
+        assert_eq!((said.code, said.out.as_str()), (125, ""));
+        assert_eq!(
+            said.err,
+            "error: t2 has ended: it exited with code 3\nhint: ostler tail t2\n"
+        );
+        let mut run = house.terminal(&format!("ostler run -- {} say here , sleep", puppet()));
+        run.shows("here");
+        let said = house.cli(&["detach", "t3"]);
+        assert_eq!(
+            (said.code, said.out.as_str(), said.err.as_str()),
+            (0, "t3\n", "")
+        );
+        let (code, screen) = run.ends();
+        assert_eq!((code, screen.trim()), (125, "t3 goes on in the background"));
+    });
+}
+
+/// The advice did not help: `chmod` for a folder, a field of the protocol for a flag, a variable named `A=B`.
+#[test]
+fn advice_fits_what_was_typed() {
+    in_house(async |house| {
+        let said = house.cli(&["run", "--", "/tmp"]);
+        assert_eq!(said.code, 126);
+        assert_eq!(
+            said.err,
+            "error: cannot run \"/tmp\": permission denied\nhint: it is a folder, not a program\n"
+        );
+        house.cli(&["run", "-c", r"printf '\377'"]);
+        let said = house.cli(&["read", "t2", "--strict"]);
+        assert_eq!(said.code, 125);
+        assert!(
+            said.err
+                .ends_with("\nhint: without --strict the bytes come as they are\n"),
+            "{said:?}"
+        );
+        let said = house.cli(&["run", "--unset", "A=B", "--", "true"]);
+        assert_eq!(said.code, 2);
+        assert!(said.err.contains("must be a name alone"), "{said:?}");
+    });
+}
+
+/// Without its keeper nothing begins or ends, and nobody said so.
+#[test]
+fn a_stopped_keeper_is_told_and_waited_for() {
+    in_house(async |house| {
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        let hello = house.info().await.hello;
+        let keeper = Process::of(hello.keeper_pid).expect("it has just started a job");
+        keeper.signal(libc::SIGSTOP);
+        let pid = hello.keeper_pid;
+        let stopped = format!("the keeper (pid {pid}) is stopped; kill -CONT {pid} lets it go on");
+        let said = house.cli(&["start", "--", puppet(), "exit", "0"]);
+        assert_eq!((said.code, said.out.as_str()), (0, "t2\n"));
+        assert_eq!(said.err, format!("note: t2 is starting: {stopped}\n"));
+        let mut stop = house.terminal("ostler stop t1 2>&1 | cat");
+        let mut run = house.terminal(&format!("ostler run -q -- {} exit 3", puppet()));
+        for waiting in [&mut stop, &mut run] {
+            waiting.shows("note: waiting for 2 s: ");
+            waiting.shows(&stopped);
+        }
+        keeper.signal(libc::SIGCONT);
+        let (code, screen) = stop.ends();
+        assert_eq!(code, 0);
+        assert!(screen.trim().starts_with("t1  stopped in "), "{screen}");
+        let (code, screen) = run.ends();
+        assert_eq!((code, screen.trim()), (3, ""));
+        assert_eq!(house.cli(&["wait", "t2"]).code, 0);
+        keeper.signal(libc::SIGSTOP);
+        let mut all = house.terminal("ostler daemon stop");
+        all.shows("note: waiting for 2 s: ");
+        keeper.signal(libc::SIGCONT);
+        assert_eq!(all.ends().0, 0);
+    });
+}
+
+/// It said that the supervisor was ready and nobody listened, whenever the one that had failed was slow to be gone.
+#[test]
+fn a_full_disk_is_named_at_the_first_start() {
+    in_empty_house(async |house| {
+        let folder = house.folders().run.clone();
+        let Some(disk) = Mount::disk(&folder, 64 << 10) else {
+            return;
+        };
+        // The lock file finds no room, then the key: a page is left for the first of them.
+        for (pages, file) in [(16, "house.lock"), (15, "owner.key")] {
+            let fill = vec![0; pages * 4096];
+            fs::write(folder.join("fill"), fill).unwrap();
+            for _ in 0..10 {
+                let said = house.cli(&["run", "--", "true"]);
+                assert_eq!((said.code, said.out.as_str()), (125, ""));
+                // On a busy machine it may be told before that it takes long.
+                let lines: Vec<&str> = said
+                    .err
+                    .lines()
+                    .skip_while(|l| l.starts_with("note: "))
+                    .collect();
+                assert!(
+                    lines[0].starts_with("error: the supervisor did not start: "),
+                    "{said:?}"
+                );
+                assert!(lines[0].contains(file), "{said:?}");
+                assert!(lines[0].contains("No space left on device"), "{said:?}");
+                let path = folder.display();
+                assert_eq!(
+                    lines[1],
+                    format!("hint: make room: df -h {path}; df -i {path}")
+                );
+            }
+            fs::remove_file(folder.join("fill")).unwrap();
+            let _ = fs::remove_file(folder.join("house.lock"));
+        }
+        disk.resize(8 << 20);
+        assert_eq!(house.cli(&["run", "--", "true"]).err, "");
+        assert_eq!(house.cli(&["daemon", "stop"]).code, 0);
     });
 }

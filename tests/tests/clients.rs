@@ -1,5 +1,6 @@
 //! Promise: no client, slow, vanished, confused or hostile, delays a child, another client or a stop.
 
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, State};
@@ -356,6 +357,62 @@ fn a_wrong_message_is_refused_and_the_next_one_is_served() {
     });
 }
 
+/// Waits until the other side has read all that was sent or has closed; true when it has nothing to say to it.
+async fn is_taken(wire: &Wire) -> bool {
+    let fd = wire.socket.as_raw_fd();
+    let mut unread: libc::c_int = 1;
+    while unread > 0 {
+        tokio::task::yield_now().await;
+        // SAFETY: the descriptor is open, the place for the number is alive for the call.
+        let asked = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut unread) };
+        assert_eq!(asked, 0, "{}", std::io::Error::last_os_error());
+    }
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd that is alive for the call.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 0 }
+}
+
+/// Each connection had its bound, and two thousand of them had none.
+#[test]
+fn half_messages_of_many_clients_have_a_bound_together() {
+    in_empty_house(async |house| {
+        let config = "[connection]\nunfinished = \"8 MiB\"\n";
+        std::fs::write(&house.folders().config, config).expect("the folder is ours");
+        house.start();
+        let desk = house.desk();
+        let half = format!("Content-Length: {}\r\n\r\n", 30 << 20) + &" ".repeat(3 << 20);
+        let (mut held, mut refused) = (Vec::new(), 0);
+        for _ in 0..8 {
+            let mut wire = house.wire().await;
+            wire.send(half.as_bytes()).await;
+            if is_taken(&wire).await {
+                held.push(wire);
+            } else {
+                let error = wire.read().await.expect("words before the end")["error"].take();
+                assert_eq!(error["data"]["kind"], "limit", "{error}");
+                assert_eq!(error["data"]["what"], "unfinished");
+                assert!(wire.read().await.is_none());
+                refused += 1;
+            }
+            assert_served(&desk).await;
+        }
+        assert!(refused >= 5 && !held.is_empty(), "{refused} refused");
+        drop(held);
+        // Their room is free again.
+        let mut wire = attached(house).await;
+        let large = "x".repeat(5 << 20);
+        let answer = wire.call("job/get", json!({ "id": large })).await;
+        assert_eq!(
+            answer["error"]["data"]["kind"], "not_found",
+            "{answer:.200}"
+        );
+    });
+}
+
 /// Batches are refused, in either framing, and nothing of them is done.
 #[test]
 fn a_batch_is_refused_whole() {
@@ -376,7 +433,81 @@ fn a_batch_is_refused_whole() {
     });
 }
 
-/// Text ids, and an id used twice while both are pending.
+/// The router's own answer had no kind, and no words.
+#[test]
+fn an_id_that_is_pending_already_is_refused_with_its_reason() {
+    in_house(async |house| {
+        let mut wire = attached(house).await;
+        let row = house.desk().start(script("sleep")).await;
+        let wait = |id: &str| framed(&request(500, "job/wait", json!({ "ids": [id] })));
+        wire.send(&wait(&row.process_id)).await;
+        wire.send(&wait(&row.process_id)).await;
+        let error = wire.answer(500).await["error"].take();
+        assert_eq!(error["data"]["kind"], "invalid_request", "{error}");
+        assert_eq!(error["message"], "another request with this id is pending");
+        wire.send(&framed(
+            &json!({ "jsonrpc": "2.0", "method": "$/cancelRequest", "params": { "id": 500 } }),
+        ))
+        .await;
+        let error = wire.answer(500).await["error"].take();
+        assert_eq!(error["data"]["kind"], "cancelled", "{error}");
+    });
+}
+
+/// It spoke of an `untagged enum Id` and a `struct Request`.
+#[test]
+fn what_is_no_request_is_refused_in_words_of_json() {
+    in_house(async |house| {
+        let mut wire = attached(house).await;
+        for (message, id, why) in [
+            (json!(7), Value::Null, "it must be an object"),
+            (
+                json!({ "id": 1, "method": "x" }),
+                json!(1),
+                "`jsonrpc` must be \"2.0\"",
+            ),
+            (
+                json!({ "jsonrpc": 2.0, "id": "a", "method": "x" }),
+                json!("a"),
+                "`jsonrpc` must be \"2.0\"",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1 }),
+                json!(1),
+                "`method` must be a text",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1, "method": {} }),
+                json!(1),
+                "`method` must be a text",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": [1], "method": "x" }),
+                Value::Null,
+                "`id` must be a text or a whole number",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1.5, "method": "x" }),
+                Value::Null,
+                "`id` must be a text or a whole number",
+            ),
+            (
+                json!({ "jsonrpc": "2.0", "id": 1, "method": "job/list", "params": 3 }),
+                json!(1),
+                "`params` must be an object",
+            ),
+        ] {
+            wire.send(&framed(&message)).await;
+            let said = wire.read().await.expect("an answer");
+            assert_eq!(said["id"], id, "{message}");
+            assert_eq!(said["error"]["data"]["kind"], "invalid_request", "{said}");
+            let words = format!("the message is no request: {why}");
+            assert_eq!(said["error"]["message"], words, "{message}");
+        }
+    });
+}
+
+/// Text ids.
 #[test]
 fn ids_may_be_texts_and_come_back_as_they_were() {
     in_house(async |house| {

@@ -274,6 +274,7 @@ impl World<'_> {
         }
         let summary = self.desk.must::<SessionClose>(ask).await;
         let gone = self.sessions.remove(id).unwrap_or_default();
+        self.moved.retain(|_, to| *to != id);
         assert_eq!(summary.jobs.len(), gone.jobs.len(), "{self}");
     }
 

@@ -402,6 +402,79 @@ fn where_sessions_went_is_known_after_a_crash_as_before() {
     });
 }
 
+/// It said "moved to b" of a session that was closed, and of a later one of that id that had nothing to do with it.
+#[test]
+fn nothing_has_moved_to_a_session_that_is_closed() {
+    in_house(async |house| {
+        let desk = house.desk_of(named("a"));
+        desk.list().await;
+        rename(&desk, "b").await;
+        desk.must::<SessionClose>(CloseSession::default()).await;
+        let kind = async || {
+            let get = Target {
+                session: Some("a".into()),
+                id: "t1".into(),
+            };
+            let refusal = house.desk_without_session().refused::<JobGet>(get).await;
+            refusal.kind
+        };
+        for when in ["closed", "opened again", "after a crash"] {
+            assert_eq!(kind().await, RefusalKind::NotFound, "{when}");
+            match when {
+                "closed" => drop(house.desk_of(named("b")).list().await),
+                _ => drop(house.kill_supervisor().await),
+            }
+        }
+    });
+}
+
+/// `CHILD/web` was unknown after an adoption, although `CHILD/t1` was known.
+#[test]
+fn a_job_that_was_adopted_is_found_by_its_old_name_too() {
+    in_house(async |house| {
+        let child = house.desk_of(named("child"));
+        let named_web = |steps: &str| Start {
+            name: Some("web".into()),
+            ..script(steps)
+        };
+        let ended = child.start(named_web("exit 0")).await;
+        child.wait(&ended.id).await;
+        let live = child.start(named_web("sleep")).await;
+        let other = house.desk_of(named("other"));
+        other.start(named_web("sleep")).await;
+        let into = house.desk_of(named("into"));
+        into.start(named_web("sleep")).await;
+        for session in ["child", "other"] {
+            let ask = AdoptSession {
+                session: session.into(),
+                into: Some("into".into()),
+            };
+            into.must::<SessionAdopt>(ask).await;
+        }
+        for _ in 0..2 {
+            let into = house.desk_of(named("into"));
+            // The live one first, as everywhere.
+            let found = into.get("child/web").await.row;
+            assert_eq!(found.process_id, live.process_id);
+            assert_eq!(into.get("child/t1").await.row.process_id, ended.process_id);
+            let unknown = into.refused::<JobGet>(Target {
+                session: None,
+                id: "child/api".into(),
+            });
+            assert_eq!(unknown.await.kind, RefusalKind::Moved);
+            house.kill_supervisor().await;
+        }
+        let said = house.cli(&["stop", "child/web"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let into = house.desk_of(named("into"));
+        let found = into.get("child/web").await.row;
+        assert_eq!(
+            found.process_id, live.process_id,
+            "the newest that has ended"
+        );
+    });
+}
+
 /// I5: one notice for each end in the background, none for what a caller waited for in the foreground.
 #[test]
 fn an_end_in_the_background_is_noticed_until_it_is_confirmed() {

@@ -436,6 +436,38 @@ fn a_watch_over_a_crash_says_that_something_was_missed() {
     });
 }
 
+/// The watch asked for the id of its beginning, and was told where that went; the client did the same with its session.
+#[test]
+fn a_watch_finds_its_session_that_was_renamed_when_the_supervisor_is_replaced() {
+    in_house(async |house| {
+        let desk = house.desk_of(named("x"));
+        desk.list().await;
+        let by_name = WatchSession {
+            session: Some("x".into()),
+            ..WatchSession::default()
+        };
+        let mut watchers = [
+            Watcher::new(house.desk_without_session(), by_name).await,
+            Watcher::new(house.desk_of(named("x")), WatchSession::default()).await,
+        ];
+        for to in ["y", "z"] {
+            rename(&desk, to).await;
+        }
+        house.kill_supervisor().await;
+        for watcher in &mut watchers {
+            watcher.has_missed(1).await;
+        }
+        let row = desk.start(script("exit 0")).await;
+        assert_eq!(row.session.id, "z");
+        desk.wait(&row.id).await;
+        desk.must::<SessionClose>(CloseSession::default()).await;
+        for watcher in watchers {
+            let told = told(&watcher.end().await);
+            assert_eq!(told[&row.process_id][0], Happened::Starting);
+        }
+    });
+}
+
 async fn notices(desk: &Desk, seen: Option<u64>) -> Vec<(u64, String)> {
     let ask = ReadNotices {
         session: None,

@@ -122,6 +122,27 @@ pub(crate) fn sessions() -> ArgValueCandidates {
     })
 }
 
+/// Completes what can be waited for.
+pub(crate) fn conditions() -> ArgValueCandidates {
+    const ALL: [(&str, &str); 5] = [
+        ("exit", "its end"),
+        ("text=", "a line that matches: text=REGEX"),
+        ("port=", "a port on which it listens: port=N"),
+        ("tcp=", "an address that takes connections: tcp=HOST:PORT"),
+        ("quiet=", "no output for a time: quiet=TIME"),
+    ];
+    ArgValueCandidates::new(|| {
+        ALL.iter()
+            .map(|(what, help)| CompletionCandidate::new(what).help(Some((*help).into())))
+            .collect()
+    })
+}
+
+/// Completes signals.
+pub(crate) fn signals() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| exit::signal_names().map(CompletionCandidate::new).collect())
+}
+
 fn jobs(live: bool) -> Vec<CompletionCandidate> {
     ask(async move |client, scope| {
         let list = List {

@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::labels::{self, Labels};
 use super::left;
-use super::output::{Out, Pour, note};
+use super::output::{self, Out, Pour, note};
 use super::scope::{self, SessionArg};
 use super::{duration, nobody, note_version, stop, words};
 use crate::exit;
@@ -280,9 +280,7 @@ async fn end(args: Stop) -> Result<i32, Failure> {
         Ok(hello) => hello,
         Err(e) if nobody(&e) => {
             if args.json {
-                let mut out = Out::new();
-                out.json(&json!({ "jobs": [] }))?;
-                out.flush()?;
+                output::json(&json!({ "jobs": [] }))?;
             }
             if !args.quiet {
                 note("no supervisor runs");
@@ -305,9 +303,7 @@ async fn end(args: Stop) -> Result<i32, Failure> {
         Err(e) => return Err(e.into()),
     };
     if args.json {
-        let mut out = Out::new();
-        out.json(&summary)?;
-        out.flush()?;
+        output::json(&summary)?;
     } else if args.quiet {
         stop::tell_survivors(&summary);
     } else {

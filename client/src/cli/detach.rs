@@ -1,14 +1,13 @@
 //! `ostler detach`: a running `run` goes on in the background.
 
-use ostler::Mode;
 use ostler_proto::methods::{JobDetach, Target};
 
-use super::completions;
 use super::failure::Failure;
 use super::labels::Labels;
-use super::nearest;
-use super::output::Out;
-use super::scope::{self, SessionArg};
+use super::one::OneJob;
+use super::output::{Out, note};
+use super::scope::SessionArg;
+use super::{completions, words};
 use crate::exit;
 
 /// Turns a job of a running `ostler run` into a background job; that `run` ends with 125. Prints its id.
@@ -19,10 +18,10 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
-    /// Prints the id only, which is what it does anyway.
+    /// Prints the id only, and does not say that it runs in the background already.
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
-    /// Prints the row as JSON.
+    /// Prints the row as JSON; `already` says that no run held it.
     #[arg(long)]
     json: bool,
     /// Job: id, name, SESSION/id or processId.
@@ -31,24 +30,29 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Target {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
     };
-    let client = scope::client(Mode::Use)?;
-    let row = match client.ask::<JobDetach>(params).await {
-        Ok(row) => row,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
-    };
+    let answer = job.ask::<JobDetach>(params).await?;
+    let row = &answer.row;
+    let labels = Labels::for_rows(&job.client, &job.scope, std::iter::once(row)).await?;
+    let id = labels.job(row);
+    if row.is_over() {
+        let what = format!("{} has ended: it {}", words::titled(row), words::ended(row));
+        return Err(Failure::ours(what).hint(format!("ostler tail {id}")));
+    }
     let mut out = Out::new();
     if args.json {
-        out.json(&row)?;
+        out.json(&answer)?;
     } else {
-        let labels = Labels::for_rows(&client, &scope, std::iter::once(&row)).await?;
-        out.line(&labels.job(&row))?;
+        out.line(&id)?;
     }
     out.flush()?;
+    if answer.already && !args.quiet && !args.json {
+        let who = words::clean(&words::titled(row));
+        note(&format!("note: {who} already runs in the background"));
+    }
     Ok(exit::DONE)
 }

@@ -42,12 +42,6 @@ impl Failure {
         }
     }
 
-    /// A name that several sessions have.
-    pub(crate) fn not_unique(session: &str, ids: &[&str]) -> Self {
-        Self::ours(format!("session {session} is not unique"))
-            .hint(format!("name it by its id: {}", ids.join(", ")))
-    }
-
     /// Nothing to say: the words are out already, or a closed pipe wants none.
     pub(crate) fn quiet(code: i32) -> Self {
         Self {
@@ -105,14 +99,13 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Returns what stands in the way: the jobs that fill a quota, the things that have one name.
+/// Returns what stands in the way: the jobs that fill a quota.
 fn causes(refusal: &Refusal) -> Vec<String> {
     let rows = refusal
         .data
         .get("rows")
         .and_then(|rows| serde_json::from_value::<Vec<Row>>(rows.clone()).ok())
         .unwrap_or_default();
-    let candidates = refusal.data.get("candidates").and_then(|c| c.as_array());
     rows.iter()
         .map(|row| {
             let name = row
@@ -126,10 +119,6 @@ fn causes(refusal: &Refusal) -> Vec<String> {
                 words::command(row)
             )
         })
-        .chain(candidates.into_iter().flatten().map(|c| match c.as_str() {
-            Some(text) => text.to_owned(),
-            None => c.to_string(),
-        }))
         .collect()
 }
 

@@ -15,7 +15,8 @@ use crate::exit;
 
 /// Lists jobs: live ones first, then the newest ended.
 ///
-/// Without --session it shows every session of this project, with -A every one of the user.
+/// Without --session it shows every session of this project, with -A every one of the user; a job of another session
+/// is listed as SESSION/id.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
     /// Every session of the user.
-    #[arg(short = 'A', long, conflicts_with = "session")]
+    #[arg(short = 'A', long, alias = "everywhere", conflicts_with = "session")]
     all: bool,
     /// Only jobs with living processes.
     #[arg(long)]
@@ -90,26 +91,22 @@ pub(crate) fn now() -> u64 {
 /// What a script gets of a command line, in characters; `--json` has all of it.
 const COMMAND_IN_A_PIPE: usize = 500;
 
-/// A narrower terminal has no room for how old a job is and how much it has printed.
-const NARROW: usize = 60;
+/// What a terminal that is narrower than that has no room for. Nothing else takes a column away or adds one: what the
+/// table looks like must not depend on what is in it.
+const NARROWER: [(&str, usize); 3] = [("OUTPUT", 70), ("AGE", 60), ("NAME", 40)];
 
 fn render(rows: &[Row], labels: &Labels, now: u64, width: Option<usize>) -> String {
-    let several = rows.iter().any(|r| r.session != rows[0].session);
-    let narrow = width.is_some_and(|width| width < NARROW);
-    let shown = |heading: &str| match heading {
-        "SESSION" => several,
-        "AGE" | "OUTPUT" => !narrow,
-        _ => true,
+    let has_room = |heading: &&str| {
+        let least = NARROWER.iter().find(|(h, _)| h == heading);
+        least.is_none_or(|(_, least)| width.is_none_or(|width| width >= *least))
     };
-    let headings: Vec<&str> = ["ID", "SESSION", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"]
+    let headings: Vec<&str> = ["ID", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"]
         .into_iter()
-        .filter(|heading| shown(heading))
+        .filter(has_room)
         .collect();
     let cell = |row: &Row, heading: &str| match heading {
-        // Its own column says which session it is of.
-        "ID" if several => row.id.clone(),
+        // With its session where that is another one: it can be given back as it stands.
         "ID" => labels.job(row),
-        "SESSION" => labels.session(&row.session).to_owned(),
         "NAME" => row.name.clone().unwrap_or_default(),
         "STATE" => words::state(row),
         "AGE" => words::age(now.saturating_sub(row.started_at)),
@@ -166,15 +163,38 @@ mod tests {
         assert!(command.ends_with("x…"), "{command}");
     }
 
+    /// A second session added a column, and scripts and eyes were lost.
     #[test]
-    fn two_sessions_get_a_column() {
+    fn what_is_in_the_table_changes_no_column() {
         let mut other = row("t1");
         other.session.name = "claude-7k2".into();
         other.session.id = "claude-7k2".into();
-        let text = render(&[row("t1"), other], &labels(), 0, None);
+        let text = render(&[row("t1"), other.clone()], &labels(), 0, None);
         assert_eq!(
             text,
-            "t1\tapp\t\trunning\t0s\t0 B\tcargo test\nt1\tclaude-7k2\t\trunning\t0s\t0 B\tcargo test\n"
+            "t1\t\trunning\t0s\t0 B\tcargo test\nclaude-7k2/t1\t\trunning\t0s\t0 B\tcargo test\n"
         );
+        let headings = |rows: &[Row], width| {
+            let text = render(rows, &labels(), 0, Some(width));
+            let words = text.lines().next().unwrap_or_default().split_whitespace();
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let all = ["ID", "NAME", "STATE", "AGE", "OUTPUT", "COMMAND"];
+        for (width, without) in [
+            (80, &[][..]),
+            (70, &[]),
+            (69, &["OUTPUT"]),
+            (59, &["OUTPUT", "AGE"]),
+            (39, &["OUTPUT", "AGE", "NAME"]),
+        ] {
+            let expected: Vec<_> = all.iter().filter(|h| !without.contains(*h)).collect();
+            for rows in [&[][..], &[row("t1")], &[row("t1"), other.clone()]] {
+                let told = headings(rows, width);
+                assert!(
+                    told.iter().eq(expected.iter().copied()),
+                    "{width}: {told:?}"
+                );
+            }
+        }
     }
 }

@@ -20,6 +20,7 @@ mod ls;
 mod man;
 mod nearest;
 mod number;
+mod one;
 mod output;
 mod pattern;
 mod raw;
@@ -118,7 +119,15 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         // The keeper must find a process without a runtime.
         return daemon::run();
     }
-    let code = match block_on(dispatch(command)) {
+    let ended = match command {
+        Command::Daemon(daemon::Command::Stop(_)) => block_on(slow::beside(dispatch(command))),
+        // They look for themselves.
+        Command::Daemon(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) => {
+            block_on(dispatch(command))
+        }
+        _ => block_on(slow::beside(dispatch(command))),
+    };
+    let code = match ended {
         Ok(code) => code,
         Err(failure) => {
             failure.tell();

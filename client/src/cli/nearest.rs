@@ -6,8 +6,8 @@ use ostler_proto::methods::{JobList, List};
 use ostler_proto::refusal::{Refusal, RefusalKind};
 
 use super::failure::Failure;
-use super::labels::Labels;
-use super::scope::Scope;
+use super::labels::{self, Labels};
+use super::scope::{self, Scope};
 
 /// Slips of the pen that a name may have; fewer in a short one, of which nothing would be left.
 const SLIPS: usize = 3;
@@ -17,45 +17,66 @@ pub(crate) async fn explained(client: &Client, scope: &Scope, text: &str, error:
     let Error::Refused(refusal) = error else {
         return error.into();
     };
-    match refusal.kind {
-        RefusalKind::Ambiguous => ambiguous(scope, text, refusal),
-        RefusalKind::NotFound => {
-            let mut failure = Failure::from(refusal);
+    if refusal.kind != RefusalKind::NotFound {
+        return refusal.into();
+    }
+    let own = scope.session();
+    match text.rsplit_once('/') {
+        Some((session, id)) if session != own => {
+            elsewhere(client, scope, session, id, refusal).await
+        }
+        _ => {
             // Without an answer the plain words stand.
+            let mut failure = Failure::from(refusal);
+            let id = text.rsplit_once('/').map_or(text, |(_, id)| id);
             // What was typed itself may have come meanwhile.
-            if let Some(near) = near(client, scope, text).await.filter(|near| near != text) {
+            if let Some(near) = near(client, scope, id).await.filter(|near| near != id) {
                 failure.hint = Some(format!("did you mean {near}?"));
             }
             failure
         }
-        _ => refusal.into(),
     }
 }
 
-fn ambiguous(scope: &Scope, text: &str, refusal: Refusal) -> Failure {
-    let session = scope.target(text).ok().and_then(|named| named.session);
-    let ids: Vec<&str> = refusal
-        .data
-        .get("candidates")
-        .and_then(|c| c.as_array())
-        .into_iter()
-        .flatten()
-        .filter_map(|c| c.as_str())
-        .collect();
-    match session {
-        Some(session) if !ids.is_empty() => Failure::not_unique(&session, &ids),
-        _ => {
-            let failure = Failure::from(refusal);
-            match failure.hint {
-                Some(_) => failure,
-                None => failure.hint("give more of it; whole ones: ostler ls --json"),
+/// Of `SESSION/t1` the session may be wrong, or the job in it; a job of another session is never meant.
+async fn elsewhere(
+    client: &Client,
+    scope: &Scope,
+    session: &str,
+    id: &str,
+    refusal: Refusal,
+) -> Failure {
+    let Ok(sessions) = labels::sessions(client).await else {
+        return refusal.into();
+    };
+    match scope::find(session, &sessions) {
+        Err(not_unique) => not_unique,
+        Ok(None) => {
+            let mut failure = Failure::from(refusal);
+            let known = sessions.iter().map(|s| s.name.as_str());
+            if let Some(near) = word(session, known) {
+                failure.hint = Some(format!("did you mean {near}/{id}?"));
             }
+            failure
+        }
+        Ok(Some(found)) => {
+            let list = List {
+                session: Some(found.id.clone()),
+                ..List::default()
+            };
+            let rows = client.ask::<JobList>(list).await.map(|table| table.jobs);
+            let labels = Labels::of(scope, &sessions);
+            let hint = match nearest(id, &rows.unwrap_or_default(), &labels) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("ostler ls --session {session}"),
+            };
+            Failure::from(Refusal::no_job(&format!("{session}/{id}"))).hint(hint)
         }
     }
 }
 
 /// Returns the id or name that is most like what was typed: of this project, or of the one session that was named.
-async fn near(client: &Client, scope: &Scope, text: &str) -> Option<String> {
+async fn near(client: &Client, scope: &Scope, id: &str) -> Option<String> {
     let list = match &scope.explicit {
         Some(session) => List {
             session: Some(session.clone()),
@@ -68,7 +89,6 @@ async fn near(client: &Client, scope: &Scope, text: &str) -> Option<String> {
     };
     let rows = client.ask::<JobList>(list).await.ok()?.jobs;
     let labels = Labels::for_rows(client, scope, rows.iter()).await.ok()?;
-    let id = text.rsplit_once('/').map_or(text, |(_, id)| id);
     nearest(id, &rows, &labels)
 }
 
@@ -85,13 +105,33 @@ fn nearest(text: &str, rows: &[Row], labels: &Labels) -> Option<String> {
             Some(session) => format!("{session}{name}"),
             None => label,
         };
-        let slips = strsim::osa_distance(text, name);
-        let alike = slips <= SLIPS && slips * 2 < text.len().max(name.len());
-        if alike && best.as_ref().is_none_or(|(before, _)| slips < *before) {
+        if let Some(slips) = slips(text, name)
+            && best.as_ref().is_none_or(|(before, _)| slips < *before)
+        {
             best = Some((slips, label));
         }
     }
     best.map(|(_, label)| label)
+}
+
+/// Returns how many slips of the pen make one word of another, if they can be that.
+fn slips(text: &str, name: &str) -> Option<usize> {
+    let slips = strsim::osa_distance(text, name);
+    (slips <= SLIPS && slips * 2 < text.len().max(name.len())).then_some(slips)
+}
+
+/// Returns the word that was probably meant, among others that are there. Those that differ in a number alone are
+/// numbered on purpose.
+pub(crate) fn word<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let bare = |word: &str| word.replace(|c: char| c.is_ascii_digit(), "");
+    known
+        .filter(|name| bare(name) != bare(text))
+        .filter_map(|name| {
+            let begun = text.len() > 1 && name.starts_with(text);
+            Some((if begun { 1 } else { slips(text, name)? }, name))
+        })
+        .min_by_key(|(slips, _)| *slips)
+        .map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -135,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn a_word_with_a_slip_is_told_and_one_with_another_number_is_not() {
+        let known = ["nightly", "agent-1", "claude-7k2"];
+        let near = |text| word(text, known.into_iter());
+        assert_eq!(near("nightyl"), Some("nightly"));
+        assert_eq!(near("claude"), Some("claude-7k2"));
+        assert_eq!(near("agent-2"), None);
+        assert_eq!(near("build"), None);
+    }
+
+    #[test]
     fn an_id_of_another_session_is_named_with_it() {
         let mut other = named("t7", "api");
         other.session = SessionRef {
@@ -149,18 +199,6 @@ mod tests {
         assert_eq!(
             nearest("apu", &rows, &labels()).as_deref(),
             Some("claude-7k2/api")
-        );
-    }
-
-    #[test]
-    fn a_name_of_several_sessions_is_told_with_their_ids() {
-        let refusal = Refusal::new(RefusalKind::Ambiguous, "app may be any of app-1, app-2")
-            .with("candidates", ["app-1", "app-2"]);
-        let failure = ambiguous(&scope(), "app/t1", refusal);
-        assert_eq!(failure.what, "session app is not unique");
-        assert_eq!(
-            failure.hint.as_deref(),
-            Some("name it by its id: app-1, app-2")
         );
     }
 }

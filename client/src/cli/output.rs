@@ -86,6 +86,13 @@ pub(crate) struct Out {
     inner: BufWriter<StdoutLock<'static>>,
 }
 
+/// Prints one JSON value on a line, at once.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut out = Out::new();
+    out.json(value)?;
+    out.flush()
+}
+
 impl Out {
     pub(crate) fn new() -> Self {
         Self {

@@ -1,16 +1,20 @@
 //! `ostler read`: one page of a job's output.
 
-use ostler::{Client, Mode};
 use ostler_proto::job::{Page, Stream};
 use ostler_proto::methods::{JobRead, Read};
+use ostler_proto::refusal::RefusalKind;
 
 use super::failure::Failure;
+use super::one::OneJob;
 use super::output::{self, Out, Pour, note};
-use super::scope::{self, Named, Scope, SessionArg};
-use super::{completions, duration, nearest, number, pattern, words};
+use super::scope::SessionArg;
+use super::{completions, duration, number, pattern, words};
 use crate::exit;
 
 /// Prints one page of a job's output; without --since the newest one.
+///
+/// With --match it prints lines as grep -b does: OFFSET:LINE for a match, and with -C OFFSET-LINE for the lines around
+/// it and -- between groups. Escapes are left out of them.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,13 +28,13 @@ pub(crate) struct Args {
     /// Offset of the first byte wanted.
     #[arg(long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true)]
     since: Option<u64>,
-    /// Bytes at most [default: 8192].
+    /// Bytes at most, with --match of the lines [default: 8192].
     #[arg(long, value_name = "N", value_parser = number::page, allow_hyphen_values = true)]
     max: Option<u64>,
     /// Waits this long for something to read.
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
     wait: Option<u64>,
-    /// Only lines that match this regular expression, each behind its offset.
+    /// Only lines that match this regular expression, from the beginning or --since on, each behind its offset.
     #[arg(long = "match", value_parser = pattern::pattern, value_name = "RE", allow_hyphen_values = true, conflicts_with_all = ["wait", "stdout", "stderr"])]
     pattern: Option<String>,
     /// Lines before and after each match.
@@ -74,34 +78,30 @@ impl Only {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Read {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
         since: args.since,
         max: args.max,
         wait_ms: args.wait,
         stream: args.only.stream(),
-        raw: !args.json && !args.strict && !args.plain,
+        raw: !args.json && !args.strict && !args.plain && args.pattern.is_none(),
         strict: args.strict,
         plain: args.plain,
         pattern: args.pattern.clone(),
         context: args.context,
     };
-    let client = scope::client(Mode::Use)?;
-    let page = match client.ask::<JobRead>(params).await {
+    let page = match job.client.ask::<JobRead>(params).await {
         Ok(page) => page,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
+        Err(e) => return Err(failure(&job, e).await),
     };
     if args.json {
-        let mut out = Out::new();
-        out.json(&page)?;
-        out.flush()?;
+        output::json(&page)?;
         return Ok(exit::DONE);
     }
     if args.pattern.is_some() {
-        print_lines(&page)?;
+        print_lines(&page, args.context.is_some_and(|n| n > 0))?;
     } else {
         output::note_gap(&page);
         let bytes = output::bytes_of(&page)?;
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     if let Some(pattern) = &args.pattern
         && page.lines.is_empty()
     {
-        let up_to = if page.next < page.end {
+        let up_to = if page.next < page.end && !page.eof {
             format!(" before offset {}", page.next)
         } else {
             String::new()
@@ -133,6 +133,16 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         )));
     }
     Ok(exit::DONE)
+}
+
+/// How it fails. The supervisor knows of fields, a person of flags.
+async fn failure(job: &OneJob, error: ostler::Error) -> Failure {
+    let strict = matches!(&error, ostler::Error::Refused(r) if r.kind == RefusalKind::Undecodable);
+    let failure = job.failure(error).await;
+    if strict {
+        return failure.hint("without --strict the bytes come as they are");
+    }
+    failure
 }
 
 impl Args {
@@ -171,33 +181,35 @@ pub(crate) fn note_beyond(id: &str, since: Option<u64>, page: &Page) {
 }
 
 /// Asks where a log ends, for a cursor that may be beyond it.
-pub(crate) async fn look(
-    client: &Client,
-    scope: &Scope,
-    text: &str,
-    since: u64,
-) -> Result<Page, Failure> {
-    let Named { session, id } = scope.target(text)?;
-    let params = Read {
-        session,
-        id,
+pub(crate) async fn look(job: &OneJob, since: u64) -> Result<Page, Failure> {
+    job.ask::<JobRead>(Read {
+        session: job.session.clone(),
+        id: job.id.clone(),
         since: Some(since),
         max: Some(1),
         ..Read::default()
-    };
-    match client.ask::<JobRead>(params).await {
-        Ok(page) => Ok(page),
-        Err(e) => Err(nearest::explained(client, scope, text, e).await),
-    }
+    })
+    .await
 }
 
 /// Prints lines behind their offsets, as a person wants to go on reading there.
-fn print_lines(page: &Page) -> Result<(), Failure> {
+fn print_lines(page: &Page, grouped: bool) -> Result<(), Failure> {
     let mut out = Out::new();
     for line in &page.lines {
-        out.line(&format!("{}  {}", line.from, words::clean(&line.text)))?;
+        if grouped && line.skipped {
+            out.line("--")?;
+        }
+        let mark = if line.context { '-' } else { ':' };
+        out.line(&format!("{}{mark}{}", line.from, line.text))?;
     }
-    out.flush()
+    out.flush()?;
+    if let Some(cut) = page.lines.iter().find(|line| line.cut) {
+        note(&format!(
+            "note: the line at {} is longer than that and was cut",
+            cut.from
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) struct JobArgs {
     env: Vec<(String, String)>,
 
     /// Leaves a variable of the caller out. May be repeated.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = variable_name)]
     unset: Vec<String>,
 
     /// Ends the job after this time (5s, 500ms, 1m30s; a plain number is seconds).
@@ -88,6 +88,14 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
         Some(("", _)) => Err("the name is empty".into()),
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
         None => Err("must be K=V; --unset K leaves a variable out".into()),
+    }
+}
+
+fn variable_name(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("the name is empty".into()),
+        name if name.contains('=') => Err("must be a name alone; --env K= makes it empty".into()),
+        name => Ok(name.to_owned()),
     }
 }
 
@@ -247,6 +255,9 @@ mod tests {
         assert!(!env.contains_key("PATH"));
         assert!(parse(&["--env", "A", "ls"]).is_err());
         assert!(parse(&["--env", "=x", "ls"]).is_err());
+        for bad in ["", "A=B", "A="] {
+            assert!(parse(&["--unset", bad, "ls"]).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

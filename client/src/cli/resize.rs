@@ -1,15 +1,12 @@
 //! `ostler resize`: another window for a job's terminal.
 
-use ostler::Mode;
 use ostler_proto::job::Size;
 use ostler_proto::methods::{JobResize, Resize};
 
-use super::completions;
 use super::failure::Failure;
-use super::nearest;
-use super::output::Out;
-use super::scope::{self, SessionArg};
-use super::size;
+use super::one::OneJob;
+use super::scope::SessionArg;
+use super::{completions, output, size};
 use crate::exit;
 
 /// Gives the terminal of a job that was started with --pty another size.
@@ -32,24 +29,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Resize {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
         rows: args.size.rows,
         cols: args.size.cols,
         seat: None,
     };
-    let client = scope::client(Mode::Use)?;
-    let row = match client.ask::<JobResize>(params).await {
-        Ok(row) => row,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
-    };
+    let row = job.ask::<JobResize>(params).await?;
     if args.json {
-        let mut out = Out::new();
-        out.json(&row)?;
-        out.flush()?;
+        output::json(&row)?;
     }
     Ok(exit::DONE)
 }

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
-use super::output::{self, Out, Pour, note};
+use super::output::{self, Pour, note};
 use super::request::JobArgs;
 use super::scope::Scope;
 use super::words;
@@ -23,7 +23,8 @@ const INPUT_PATIENCE: u64 = 30_000;
 /// Runs a command in the foreground: streams its output, waits, and passes its exit code.
 ///
 /// Ctrl-C once interrupts the job, twice stops it, a third time leaves while the stop goes on. The job ends
-/// with this command, unless it is detached.
+/// with this command, unless it is detached. While it runs it takes one of the places that its session has for
+/// commands, 8 unless `session open --commands` says otherwise.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +52,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         ..Run::default()
     };
     let mut interrupts = Interrupts::new()?;
-    let client = scope.opening_client().await?;
+    let client = scope.opening_client(args.quiet).await?;
     let (told, started) = watch::channel(None);
     let mut started_too = started.clone();
     tokio::select! {
@@ -258,9 +259,7 @@ fn read_input() -> mpsc::Receiver<Vec<u8>> {
 
 fn finish(args: &Args, scope: &Scope, result: &JobResult) -> Result<i32, Failure> {
     if args.json {
-        let mut out = Out::new();
-        out.json(result)?;
-        out.flush()?;
+        output::json(result)?;
     }
     let row = &result.row;
     if result.detached || row.outcome.is_none() {

@@ -10,9 +10,11 @@ use ostler_proto::address::SESSION_VARIABLE;
 use ostler_proto::id;
 use ostler_proto::job::SessionRef;
 use ostler_proto::methods::OpenSession;
+use ostler_proto::refusal::Refusal;
 
 use super::failure::Failure;
-use super::{completions, labels, slow};
+use super::output::note;
+use super::{completions, labels, nearest, slow, words};
 
 /// What makes a folder the root of a project.
 const ROOTS: [&str; 3] = [".git", ".jj", ".hg"];
@@ -23,6 +25,24 @@ pub(crate) struct SessionArg {
     /// Session, by id, unique prefix or name [default: OSTLER_SESSION, else that of the enclosing project].
     #[arg(long, value_name = "SESSION", add = completions::sessions())]
     session: Option<String>,
+}
+
+/// A session as the word of a command that is about sessions, or as the flag that all others have.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct SessionWord {
+    /// Id, unique prefix or name [default: the session of this project].
+    #[arg(value_name = "SESSION", add = completions::sessions())]
+    word: Option<String>,
+    /// The same as a flag.
+    #[arg(long = "session", value_name = "SESSION", conflicts_with = "word", add = completions::sessions())]
+    flag: Option<String>,
+}
+
+impl SessionWord {
+    /// Returns what is meant.
+    pub(crate) fn scope(self) -> Result<Scope, Failure> {
+        SessionArg::of(self.word.or(self.flag)).scope()
+    }
 }
 
 /// The session that is meant.
@@ -188,26 +208,35 @@ impl Scope {
     /// Returns a client with the session open, created if it does not exist, a supervisor started if none runs.
     ///
     /// The default session travels together with the first request. One that was named is looked up first,
-    /// because `app` may be the name of `app-3f2c19ab`.
-    pub(crate) async fn opening_client(&self) -> Result<Client, Failure> {
+    /// because `app` may be the name of `app-3f2c19ab`; that it was made is said, since a slip of the pen makes one too.
+    pub(crate) async fn opening_client(&self, quiet: bool) -> Result<Client, Failure> {
         let mut options = options(Mode::Start)?;
         if self.explicit.is_none() {
             options.session = Some(self.project.open());
             return Ok(Client::new(options));
         }
         let client = Client::new(options);
-        let open = self.named(&client).await?;
-        client.open_session(open).await?;
+        let sessions = labels::sessions(&client).await?;
+        let opened = client.open_session(self.among(&sessions)?).await?;
+        if opened.created && !quiet {
+            note(&words::clean(&made(&opened.session.id, &sessions)));
+        }
         Ok(client)
     }
 
     /// Returns how to open the session that is meant.
     pub(crate) async fn named(&self, client: &Client) -> Result<OpenSession, Failure> {
+        if self.explicit.is_none() {
+            return Ok(self.project.open());
+        }
+        self.among(&labels::sessions(client).await?)
+    }
+
+    fn among(&self, sessions: &[SessionRef]) -> Result<OpenSession, Failure> {
         let Some(text) = &self.explicit else {
             return Ok(self.project.open());
         };
-        let sessions = labels::sessions(client).await?;
-        Ok(match pick(text, &sessions)? {
+        Ok(match pick(text, sessions)? {
             Some(found) => OpenSession {
                 id: Some(found.id.clone()),
                 ..OpenSession::default()
@@ -321,6 +350,15 @@ fn pick<'a>(text: &str, sessions: &'a [SessionRef]) -> Result<Option<&'a Session
     }
 }
 
+/// Returns what is said of a session that was made because there was none of that name.
+fn made(id: &str, sessions: &[SessionRef]) -> String {
+    let known = sessions.iter().flat_map(|s| [&s.name, &s.id]);
+    match nearest::word(id, known.map(String::as_str)) {
+        Some(near) => format!("note: session {id} is new; did you mean {near}?"),
+        None => format!("note: session {id} is new"),
+    }
+}
+
 fn only<'a>(
     text: &str,
     sessions: &'a [SessionRef],
@@ -332,7 +370,7 @@ fn only<'a>(
         [one] => Ok(Some(one)),
         many => {
             let ids: Vec<&str> = many.iter().map(|s| s.id.as_str()).collect();
-            Err(Failure::not_unique(text, &ids))
+            Err(Refusal::ambiguous_session(text, &ids).into())
         }
     }
 }

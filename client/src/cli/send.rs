@@ -1,12 +1,11 @@
 //! `ostler send`: text into a job's input.
 
-use ostler::Mode;
 use ostler_proto::methods::{JobWrite, Write};
 
 use super::failure::Failure;
-use super::output::Out;
-use super::scope::{self, SessionArg};
-use super::{completions, duration, nearest, words};
+use super::one::OneJob;
+use super::scope::SessionArg;
+use super::{completions, duration, output, words};
 use crate::exit;
 
 /// Writes text to the input of a job that was started with --stdin. Nothing is added unless asked for.
@@ -44,8 +43,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     if !args.enter && !args.eof && args.text.as_deref() == Some("") {
         return Err(Failure::usage("nothing to send: the text is empty")
             .hint("--enter sends a line end, --eof ends the input"));
@@ -56,8 +54,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     }
     let length = text.len() as u64;
     let params = Write {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
         text: (length > 0).then_some(text),
         base64: None,
         eof: args.eof,
@@ -65,15 +63,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         seat: None,
     };
     // Never asked twice: what was typed once must not arrive twice.
-    let client = scope::client(Mode::Use)?;
-    let written = match client.call::<JobWrite>(params).await {
-        Ok(written) => written,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
-    };
+    let written = job.call::<JobWrite>(params).await?;
     if args.json {
-        let mut out = Out::new();
-        out.json(&written)?;
-        out.flush()?;
+        output::json(&written)?;
     }
     if written.complete {
         return Ok(exit::DONE);

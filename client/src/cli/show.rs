@@ -1,14 +1,14 @@
 //! `ostler show`: everything about one job.
 
 use jiff::Timestamp;
-use ostler::Mode;
 use ostler_proto::job::Row;
 use ostler_proto::methods::{JobGet, Target};
 
 use super::failure::Failure;
+use super::one::OneJob;
 use super::output::Out;
-use super::scope::{self, SessionArg};
-use super::{completions, nearest, words};
+use super::scope::SessionArg;
+use super::{completions, words};
 use crate::exit;
 
 /// Shows everything about one job.
@@ -29,17 +29,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Target {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
     };
-    let client = scope::client(Mode::Use)?;
-    let result = match client.ask::<JobGet>(params).await {
-        Ok(result) => result,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
-    };
+    let result = job.ask::<JobGet>(params).await?;
     let mut out = Out::new();
     if args.json {
         out.json(&result)?;

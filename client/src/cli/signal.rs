@@ -1,13 +1,11 @@
 //! `ostler signal`: a signal to the group of a job's main process.
 
-use ostler::Mode;
 use ostler_proto::methods::{JobSignal, SignalJob};
 
-use super::completions;
 use super::failure::Failure;
-use super::nearest;
-use super::output::Out;
-use super::scope::{self, SessionArg};
+use super::one::OneJob;
+use super::scope::SessionArg;
+use super::{completions, output};
 use crate::exit;
 
 /// Sends a signal to a job. To end one with all that it started, use `ostler stop`.
@@ -26,7 +24,7 @@ pub(crate) struct Args {
     #[arg(add = completions::live(), value_name = "ID")]
     id: String,
     /// INT, SIGINT or 2.
-    #[arg(value_name = "SIGNAL", value_parser = signal, allow_hyphen_values = true)]
+    #[arg(value_name = "SIGNAL", value_parser = signal, allow_hyphen_values = true, add = completions::signals())]
     signal: String,
 }
 
@@ -45,22 +43,15 @@ fn signal(text: &str) -> Result<String, String> {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = SignalJob {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
         signal: args.signal,
     };
-    let client = scope::client(Mode::Use)?;
-    let answer = match client.call::<JobSignal>(params).await {
-        Ok(answer) => answer,
-        Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
-    };
+    let answer = job.call::<JobSignal>(params).await?;
     if args.json {
-        let mut out = Out::new();
-        out.json(&answer)?;
-        out.flush()?;
+        output::json(&answer)?;
     }
     Ok(exit::DONE)
 }

@@ -1,12 +1,12 @@
 //! `ostler start`: a job in the background.
 
-use ostler_proto::job::{Outcome, Size};
+use ostler_proto::job::{Outcome, Size, State};
 use ostler_proto::methods::JobStart;
 
 use super::failure::Failure;
 use super::output::Out;
 use super::request::JobArgs;
-use super::{size, table, words};
+use super::{size, slow, table, words};
 use crate::exit;
 
 /// Starts a command in the background and prints its id.
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Prints the whole row as JSON.
     #[arg(long)]
     json: bool,
-    /// Prints the id only, which is what it does anyway.
+    /// Prints the id only, and does not say that it made a session.
     #[arg(short, long)]
     quiet: bool,
     /// Gives the job a terminal of this size [default: that of this terminal, else 80x24]. It is its input as well.
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.job.session.scope()?;
     let mut request = args.job.request()?;
     request.pty = args.pty.map(|size| size.unwrap_or_else(table::window));
-    let client = scope.opening_client().await?;
+    let client = scope.opening_client(args.quiet).await?;
     let row = client.ask::<JobStart>(request).await?;
     let print = || {
         let mut out = Out::new();
@@ -59,6 +59,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         f.cause(format!("{id} was started"))
             .hint(format!("ostler stop {id}"))
     })?;
+    if row.state == State::Starting {
+        slow::tell_starting(&scope.pasted(&row.id));
+    }
     match row.outcome {
         Some(Outcome::SpawnFailed | Outcome::SandboxFailed) => Err(words::never_ran(&row)),
         // A short job may be over by now; it was started, which is what was asked.

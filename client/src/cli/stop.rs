@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 use super::failure::Failure;
 use super::labels::{self, Labels};
 use super::live::{self, Watched};
-use super::output::{Out, note};
+use super::output::{self, Out, note};
 use super::scope::{self, Group, Scope, SessionArg};
 use super::{ask_if_any, completions, duration, nearest, table, words};
 use crate::exit;
@@ -76,9 +76,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let (summary, failures) =
         live::beside(&client, !args.json && !args.quiet, watched, stop).await?;
     if args.json {
-        let mut out = Out::new();
-        out.json(&summary)?;
-        out.flush()?;
+        output::json(&summary)?;
     } else if !args.quiet {
         let rows = summary.jobs.iter().map(|r| &r.row);
         // What was done is told also where the supervisor has gone meanwhile.

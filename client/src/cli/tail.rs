@@ -1,25 +1,26 @@
 //! `ostler tail`: a job's output as a stream.
 
 use ostler::follow::{Event, Stream};
-use ostler::{Client, Mode};
 use ostler_proto::job::Outcome;
 use ostler_proto::methods::{JobTail, Tail, TailEnd};
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
-use super::output::{self, Out, Pour, note};
+use super::one::OneJob;
+use super::output::{self, Pour, note};
 use super::read::{self, Only};
-use super::scope::{self, SessionArg};
-use super::{completions, nearest, number, words};
+use super::scope::SessionArg;
+use super::{completions, number, words};
 use crate::exit;
 
-/// Prints all that is kept of a job's output; with -f the newest page and then what comes.
+/// Prints all that is kept of a job's output, or its last lines; with -f the newest page and then what comes.
 ///
 /// Following ends with the job and passes its exit code. Ctrl-C leaves; the job is not touched.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   ostler tail t2 | less
+  ostler tail -n 20 t2
   ostler tail -f web
   ostler tail -f --since 0 --stderr t3
   ostler tail -f --json web | jq -r .text")]
@@ -32,6 +33,9 @@ pub(crate) struct Args {
     /// Offset of the first byte wanted.
     #[arg(long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true)]
     since: Option<u64>,
+    /// The last N lines only; with -f, 0 is only what is new.
+    #[arg(short = 'n', long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true, conflicts_with = "since")]
+    lines: Option<u64>,
     #[command(flatten)]
     only: Only,
     /// Text as a person sees it: no escape sequences, progress bars as they stood at last. A line is told at its end.
@@ -46,30 +50,31 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
-    let scope = args.session.scope()?;
-    let named = scope.target(&args.id)?;
+    let job = OneJob::of(&args.session, &args.id)?;
     let params = Tail {
-        session: named.session,
-        id: named.id,
+        session: job.session.clone(),
+        id: job.id.clone(),
         // From the first byte ever, so that what is no longer kept is said, not skipped.
-        since: args.since.or((!args.follow).then_some(0)),
+        since: args
+            .since
+            .or((!args.follow && args.lines.is_none()).then_some(0)),
+        lines: args.lines,
         follow: args.follow,
         stream: args.only.stream(),
         raw: !args.json && !args.plain,
         plain: args.plain,
         ..Tail::default()
     };
-    let client: Client = scope::client(Mode::Use)?;
     let mut interrupts = Interrupts::new()?;
     let follow = async {
         if let Some(since) = args.since {
             // The stream itself begins at the end then, and would not say so.
-            let page = read::look(&client, &scope, &args.id, since).await?;
+            let page = read::look(&job, since).await?;
             read::note_beyond(&args.id, args.since, &page);
         }
-        match pour(client.stream::<JobTail>(params), args.json).await {
+        match pour(job.client.stream::<JobTail>(params), args.json).await {
             Ok(end) => Ok(end),
-            Err(Stopped::Asking(e)) => Err(nearest::explained(&client, &scope, &args.id, e).await),
+            Err(Stopped::Asking(e)) => Err(job.failure(e).await),
             Err(Stopped::Telling(failure)) => Err(failure),
         }
     };
@@ -77,7 +82,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         end = follow => end?,
         () = interrupts.next() => {
             if args.follow {
-                note(&format!("{} still runs", words::clean(&scope.pasted(&args.id))));
+                note(&format!("{} still runs", words::clean(&job.scope.pasted(&args.id))));
             }
             return Err(Failure::quiet(exit::INTERRUPTED));
         }
@@ -107,9 +112,7 @@ async fn pour(mut stream: Stream<JobTail>, json: bool) -> Result<TailEnd, Stoppe
         match stream.next().await.map_err(Stopped::Asking)? {
             Event::Started(_) | Event::Happened(_) => {}
             Event::Page(page) if json => {
-                let mut out = Out::new();
-                out.json(&page)?;
-                out.flush()?;
+                output::json(&page)?;
             }
             Event::Page(page) => {
                 output::note_gap(&page);

@@ -10,7 +10,7 @@ use ostler_proto::methods::{For, Listener, Reason, Wait, Waited, WaitedJob};
 use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::live::{self, Watched};
-use super::output::{Out, note};
+use super::output::{self, note};
 use super::scope::{self, Group, Scope, SessionArg};
 use super::{completions, duration, nearest, number, pattern, words};
 use crate::exit;
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
     /// What for: exit, text=REGEX, port=N, tcp=HOST:PORT, quiet=TIME.
-    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true, allow_hyphen_values = true)]
+    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true, allow_hyphen_values = true, add = completions::conditions())]
     what: For,
     /// How long [default: until it happens].
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
@@ -89,9 +89,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         }
     };
     if args.json {
-        let mut out = Out::new();
-        out.json(&waited)?;
-        out.flush()?;
+        output::json(&waited)?;
     } else if !args.quiet {
         tell(&args, &scope, &waited, began.elapsed());
     }
@@ -203,7 +201,8 @@ fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Opti
 /// An end that was waited for speaks by its code, unless the code alone would not tell.
 fn ended(job: &WaitedJob) -> Option<String> {
     match job.row.outcome {
-        Some(Outcome::Exited | Outcome::Signaled) => None,
+        // A code above 128 may be the program's own.
+        Some(Outcome::Exited) => None,
         _ => Some(format!(
             "{} {}",
             words::titled(&job.row),

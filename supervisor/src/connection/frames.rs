@@ -1,6 +1,12 @@
 //! Messages off a socket, bounded before anything is allocated. The first byte decides the framing.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use interprocess::os::unix::uds_local_socket::tokio::Stream;
 use ostler_proto::{
@@ -14,6 +20,10 @@ use tokio::{
 
 /// Bytes asked of the socket at once.
 const CHUNK: usize = 64 * 1024;
+/// What a connection may hold without being counted: a message of ordinary size is never refused for the size of others.
+const UNCOUNTED: usize = 2 * CHUNK;
+/// What all connections hold beyond that.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// What came.
 pub(super) enum Next {
@@ -23,6 +33,34 @@ pub(super) enum Next {
     End,
     /// The place of the next message is unknown, or the client stopped in the middle of one.
     Broken(String),
+    /// All clients together hold as much of messages that are not whole as the house has room for.
+    Full,
+}
+
+/// What one connection holds of that.
+#[derive(Default)]
+struct Share(usize);
+
+impl Share {
+    /// Counts what it holds now; false when that is too much for the house.
+    fn hold(&mut self, capacity: usize) -> bool {
+        let now = capacity.saturating_sub(UNCOUNTED);
+        if now == self.0 {
+            return true;
+        }
+        let before = HELD.fetch_add(now, Ordering::AcqRel);
+        HELD.fetch_sub(self.0, Ordering::AcqRel);
+        let grows = now > self.0;
+        let others = before - self.0;
+        self.0 = now;
+        !grows || others + now <= limits::unfinished()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.0, Ordering::AcqRel);
+    }
 }
 
 /// The reading side of a connection.
@@ -34,6 +72,7 @@ pub(super) struct Frames {
     until: Option<Instant>,
     /// Bytes already searched for the end of a line.
     searched: usize,
+    share: Share,
 }
 
 impl Frames {
@@ -44,6 +83,7 @@ impl Frames {
             framing: Framing::Lsp,
             until: None,
             searched: 0,
+            share: Share::default(),
         }
     }
 
@@ -89,6 +129,7 @@ impl Frames {
             match filled {
                 Ok(0) if self.bytes.iter().all(u8::is_ascii_whitespace) => return Next::End,
                 Ok(0) => return Next::Broken("the connection ended inside a message".into()),
+                Ok(_) if !self.share.hold(self.bytes.capacity()) => return Next::Full,
                 Ok(_) => {}
                 Err(_) => return Next::End,
             }
@@ -154,10 +195,11 @@ impl Frames {
         let message = self.bytes[from..to].to_vec();
         self.bytes.drain(..rest);
         self.searched = 0;
-        if self.bytes.is_empty() && self.bytes.capacity() > 4 * CHUNK {
+        if self.bytes.is_empty() && self.bytes.capacity() > UNCOUNTED {
             // A large message is no reason to keep its memory for the life of a connection.
             self.bytes = Vec::new();
         }
+        self.share.hold(self.bytes.capacity());
         message
     }
 }

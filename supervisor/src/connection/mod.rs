@@ -89,6 +89,10 @@ impl Client {
                     Routed::Exit => return,
                 },
                 Next::End => return,
+                Next::Full => {
+                    self.outbox.answer(&service::full());
+                    return;
+                }
                 Next::Broken(why) => {
                     self.outbox.answer(&service::broken(&why));
                     return;

@@ -251,14 +251,39 @@ async fn guarded(
                     id,
                 }
             }
-            _ => Answer::Routed(answer),
+            _ => Answer::Routed(with_kind(answer)),
         }),
         Ok(Err(_exited)) => None,
         Err(_panic) => {
             crate::log_line!("error", "a request panicked; its connection goes on");
-            id.map(|id| Answer::Routed(Response::from_error(id, Error::internal_error())))
+            let refused = Response::from_error(id?, Error::internal_error());
+            Some(Answer::Routed(with_kind(refused)))
         }
     }
+}
+
+/// The router's own refusals have no kind, and say less than we know.
+fn with_kind(answer: Response) -> Response {
+    let (id, body) = answer.into_parts();
+    let body = body.map_err(|error| match error {
+        Error { data: Some(_), .. } => error,
+        Error { code, message, .. } => {
+            let mut refusal = Refusal::from_error(code.code(), &message, None);
+            match refusal.kind {
+                // The only reason that is left when the message itself is a request.
+                RefusalKind::InvalidRequest => {
+                    refusal.message = "another request with this id is pending".into();
+                }
+                RefusalKind::Cancelled => refusal.message = "the request was cancelled".into(),
+                RefusalKind::Internal => {
+                    refusal.hint = Some("ostler daemon logs says why".into());
+                }
+                _ => {}
+            }
+            to_error(&refusal)
+        }
+    });
+    Response::from_parts(id, body)
 }
 
 /// Absent parameters become null, which the router passes on; ACP's cancel is LSP's.
@@ -291,12 +316,36 @@ fn parse(body: &[u8]) -> Result<Option<Request>, Response> {
     if is_response {
         return Ok(None);
     }
-    serde_json::from_value(value).map(Some).map_err(|e| {
-        refuse(
-            RefusalKind::InvalidRequest,
-            &format!("the message is no request: {e}"),
-        )
+    if let Some(why) = no_request(&value) {
+        let words = format!("the message is no request: {why}");
+        let refusal = Refusal::new(RefusalKind::InvalidRequest, words);
+        // Whoever gave an id that can be read gets it back.
+        let id = serde_json::from_value(value["id"].clone()).unwrap_or(Id::Null);
+        return Err(Response::from_error(id, to_error(&refusal)));
+    }
+    serde_json::from_value(value).map(Some).map_err(|_| {
+        let words = "the message is no request";
+        refuse(RefusalKind::InvalidRequest, words)
     })
+}
+
+/// Why a message is none, in words of JSON.
+fn no_request(value: &Value) -> Option<&'static str> {
+    let Some(fields) = value.as_object() else {
+        return Some("it must be an object");
+    };
+    let is = |name: &str, right: fn(&Value) -> bool| fields.get(name).is_none_or(right);
+    if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        Some("`jsonrpc` must be \"2.0\"")
+    } else if !fields.get("method").is_some_and(Value::is_string) {
+        Some("`method` must be a text")
+    } else if !is("id", |id| id.is_string() || id.is_i64() || id.is_null()) {
+        Some("`id` must be a text or a whole number")
+    } else if !is("params", |p| p.is_object() || p.is_array() || p.is_null()) {
+        Some("`params` must be an object")
+    } else {
+        None
+    }
 }
 
 fn refuse(kind: RefusalKind, words: &str) -> Response {
@@ -309,4 +358,14 @@ pub(super) fn broken(why: &str) -> Response {
         RefusalKind::InvalidRequest,
         &format!("this connection ends: {why}"),
     )
+}
+
+/// The last words to a client for whose message there is no room.
+pub(super) fn full() -> Response {
+    let most = limits::unfinished() as u64;
+    let words =
+        "this connection ends: the clients together hold too much of messages that are not whole";
+    let refusal = Refusal::limit("unfinished", most, words, &[])
+        .hint("try again, or raise connection.unfinished in the configuration");
+    Response::from_error(Id::Null, to_error(&refusal))
 }

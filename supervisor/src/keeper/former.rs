@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two tries to connect; nothing tells when a socket appears.
 const AGAIN: Duration = Duration::from_millis(5);
 
+/// So many of these, then it is asked whether the house still lives.
+const TRIES: u32 = 10;
+
 /// What is known of a house that was here before.
 pub(super) enum Former {
     /// None lives, or nobody can know.
@@ -43,16 +46,21 @@ pub(super) fn wake(instance: u32, socket: &Path, lock: &mut Option<File>) -> For
     unsafe { libc::kill(keeper as i32, libc::SIGUSR1) };
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if UnixStream::connect(socket).is_ok() {
-            return Former::Listens;
+        for _ in 0..TRIES {
+            if UnixStream::connect(socket).is_ok() {
+                return Former::Listens;
+            }
+            std::thread::sleep(AGAIN);
         }
-        std::thread::sleep(AGAIN);
+        // It was on its way out: whoever starts anew must not wait for one that is gone.
+        if !matches!(
+            tree::house_is_alive(instance, &[std::process::id()]),
+            Ok(Some(_))
+        ) {
+            return Former::None;
+        }
     }
-    match tree::house_is_alive(instance, &[std::process::id()]) {
-        Ok(Some(_)) => Former::Silent(keeper),
-        // It was on its way out.
-        _ => Former::None,
-    }
+    Former::Silent(keeper)
 }
 
 fn parent(pid: u32) -> Option<u32> {

@@ -116,6 +116,8 @@ pub fn run(options: Options) -> ExitCode {
             keeper.run()
         }
         Err(reason) => {
+            // Whoever reads that looks for a house next, and must not wait for this one to be gone.
+            let _ = lock.unlock();
             let _ = writeln!(ready, "failed: {reason}");
             ExitCode::FAILURE
         }

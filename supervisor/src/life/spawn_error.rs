@@ -63,6 +63,9 @@ fn hint(spec: &Spec, step: Step, errno: i32, path: Option<&str>) -> Option<Strin
         (Step::Exec, libc::ENOENT) if exists => {
             "the interpreter in its first line does not exist".into()
         }
+        (Step::Exec, libc::EACCES) if path.is_some_and(|p| std::path::Path::new(p).is_dir()) => {
+            "it is a folder, not a program".into()
+        }
         (Step::Exec, libc::EACCES) if exists => format!("chmod +x {}", path.unwrap_or_default()),
         (Step::Exec, libc::ENOEXEC) => "a script needs a first line like #!/bin/sh".into(),
         (Step::Exec, libc::E2BIG) => {

@@ -28,7 +28,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    fn wants(self, stream: u8) -> bool {
+    pub(crate) fn wants(self, stream: u8) -> bool {
         match self {
             Filter::All => true,
             Filter::Stdout => stream == 0,

@@ -13,7 +13,8 @@ use ostler_proto::{
 
 use super::{
     Serve,
-    output::{Follower, newest},
+    newest::newest,
+    output::Follower,
     screen::look,
     terminal::{check_terminal, resize},
 };
@@ -22,6 +23,7 @@ use crate::{
     clock::Moment,
     job::Job,
     life::plan::check_size,
+    log::Filter,
     terminal::{Guest, Seated},
 };
 
@@ -85,7 +87,7 @@ impl Serve for JobAttach {
         }
         let gone = || Refusal::new(RefusalKind::Cancelled, "the client is gone");
         let (drawn, at) = draw(&job).await;
-        let mut follower = Follower::new(&caller, &job, token, None, true, at);
+        let mut follower = Follower::new(&caller, &job, token, Filter::All, true, at);
         let first = follower.send(&Progress::Page(drawn)).await;
         first.map_err(|_| gone())?;
         follower.follow().await.map_err(|_| gone())?;

@@ -11,6 +11,9 @@ use crate::caller::Caller;
 mod attach;
 
 mod keys;
+mod matching;
+
+mod newest;
 
 mod notification;
 

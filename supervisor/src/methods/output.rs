@@ -1,23 +1,26 @@
 //! `job/read` and `job/tail`: pages of a log at a cursor that the reader holds.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use base64::Engine as _;
 use ostler_proto::{
-    job::{Line, Page, Stream},
+    job::{Page, Stream},
     limits,
     methods::{JobRead, JobTail, Progress, Read, Tail, TailEnd},
     refusal::{Refusal, RefusalKind},
 };
-use regex::Regex;
 use serde_json::Value;
 
-use super::{Serve, compile, notification::Notification};
+use super::{
+    Serve,
+    matching::Matching,
+    newest::{last_lines, newest},
+    notification::Notification,
+};
 use crate::{
     caller::Caller,
     job::Job,
     life::plan::within,
-    lines::Lines,
     log::{Filter, Log, Slice},
     outbox::{Gone, Outbox},
     terminal::text::{self, Folder},
@@ -111,26 +114,6 @@ fn plain(slice: &Slice, text: String) -> Page {
     }
 }
 
-/// Where the newest page begins: at a line's start if there is one in it.
-pub(super) fn newest(log: &Log, max: u64) -> u64 {
-    let end = log.end();
-    let start = end.saturating_sub(max).max(if log.spill_path().is_some() {
-        0
-    } else {
-        log.head()
-    });
-    if start == 0 {
-        return 0;
-    }
-    let slice = log.read(start - 1, (max + 1) as usize, Filter::All);
-    let line = slice
-        .bytes
-        .iter()
-        .position(|b| *b == b'\n')
-        .map(|i| slice.from + i as u64 + 1);
-    line.filter(|at| *at < end).unwrap_or(start)
-}
-
 impl Serve for JobRead {
     async fn serve(caller: Caller, params: Read) -> Result<Page, Refusal> {
         within("max", params.max, 0, limits::PAGE_MAX)?;
@@ -142,11 +125,8 @@ impl Serve for JobRead {
         )?;
         job.saw_reader();
         let max = params.max.unwrap_or(limits::page());
-        if let Some(pattern) = &params.pattern {
-            within("context", params.context, 0, limits::CONTEXT)?;
-            let pattern = compile("match", pattern)?;
-            let context = params.context.unwrap_or(0) as usize;
-            return Ok(matching(&job, params.since.unwrap_or(0), &pattern, context, max).await);
+        if let Some(found) = Matching::of(&params, max)? {
+            return Ok(found.page(&job, params.since.unwrap_or(0)).await);
         }
         if params.strict && params.raw {
             return Err(Refusal::bad("strict", "and `raw` exclude each other"));
@@ -201,74 +181,6 @@ fn decodable(page: Page, strict: bool) -> Result<Page, Refusal> {
         .hint("read with `raw` for the bytes, or without `strict`"))
 }
 
-/// One page of lines that match, with their context, over ring and spill.
-async fn matching(job: &Job, since: u64, pattern: &Regex, context: usize, max: u64) -> Page {
-    let mut lines = Lines::new(since.min(job.log.end()));
-    let mut found = Found {
-        context,
-        ..Found::default()
-    };
-    let mut over = false;
-    while !over && found.bytes < max {
-        let turn = super::search().await;
-        match lines.read(&job.log) {
-            Some(some) => some.into_iter().for_each(|line| found.see(line, pattern)),
-            None => over = true,
-        }
-        drop(turn);
-        // A long log must not hold a worker of the house.
-        tokio::task::yield_now().await;
-    }
-    if over && let Some(line) = lines.unfinished() {
-        found.see(line, pattern);
-    }
-    let sealed = job.log.is_sealed();
-    Page {
-        from: since,
-        next: lines.next(),
-        end: job.log.end(),
-        eof: over && sealed,
-        lines: found.lines,
-        ..Page::default()
-    }
-}
-
-/// Lines that matched so far.
-#[derive(Default)]
-struct Found {
-    lines: Vec<Line>,
-    bytes: u64,
-    context: usize,
-    /// The last lines that did not match.
-    before: VecDeque<Line>,
-    /// Lines that still belong to the last match.
-    after: usize,
-}
-
-impl Found {
-    fn see(&mut self, line: Line, pattern: &Regex) {
-        if pattern.is_match(&line.text) {
-            let before: Vec<Line> = self.before.drain(..).collect();
-            before.into_iter().for_each(|b| self.keep(b));
-            self.keep(line);
-            self.after = self.context;
-        } else if self.after > 0 {
-            self.after -= 1;
-            self.keep(line);
-        } else {
-            self.before.push_back(line);
-            if self.before.len() > self.context {
-                self.before.pop_front();
-            }
-        }
-    }
-
-    fn keep(&mut self, line: Line) {
-        self.bytes += line.text.len() as u64 + 1;
-        self.lines.push(line);
-    }
-}
-
 /// Streams a log to one client: reserves a place first, reads at its cursor afterwards.
 pub(super) struct Follower {
     job: Arc<Job>,
@@ -314,7 +226,7 @@ impl Follower {
         caller: &Caller,
         job: &Arc<Job>,
         token: Value,
-        stream: Option<Stream>,
+        filter: Filter,
         raw: bool,
         cursor: u64,
     ) -> Self {
@@ -322,7 +234,7 @@ impl Follower {
             job: Arc::clone(job),
             outbox: caller.outbox().clone(),
             token,
-            filter: filter(stream),
+            filter,
             raw,
             plain: None,
             cursor,
@@ -431,16 +343,21 @@ impl Serve for JobTail {
             &caller.access(),
         )?;
         job.saw_reader();
-        let first = if params.follow {
-            newest(&job.log, limits::page())
-        } else {
-            job.oldest()
-        };
-        let since = params.since.unwrap_or(first).min(job.log.end());
         if params.plain && params.raw {
             return Err(Refusal::bad("plain", "and `raw` exclude each other"));
         }
-        let follower = Follower::new(&caller, &job, token, params.stream, params.raw, since);
+        let filter = filter(params.stream);
+        let since = match (params.since, params.lines) {
+            (Some(_), Some(_)) => {
+                return Err(Refusal::bad("lines", "and `since` exclude each other"));
+            }
+            (Some(since), None) => since,
+            (None, Some(n)) => last_lines(&job.log, n, filter).await,
+            (None, None) if params.follow => newest(&job.log, limits::page()),
+            (None, None) => job.oldest(),
+        };
+        let since = since.min(job.log.end());
+        let follower = Follower::new(&caller, &job, token, filter, params.raw, since);
         let mut follower = follower.plain(params.plain);
         let told = async {
             if params.follow {

@@ -14,7 +14,7 @@ use super::{
     output::Follower,
     start::{admit, begun, result},
 };
-use crate::{caller::Caller, job::Job, life::plan::within};
+use crate::{caller::Caller, job::Job, life::plan::within, log::Filter};
 
 /// A request's hold on its run. Letting go of the last one ends the tree, unless it was detached.
 struct Claim(Arc<Job>);
@@ -79,7 +79,7 @@ async fn tell(
     since: u64,
 ) -> Result<(), crate::outbox::Gone> {
     if let Some(token) = token {
-        let mut follower = Follower::new(caller, job, token, None, raw, since);
+        let mut follower = Follower::new(caller, job, token, Filter::All, raw, since);
         follower
             .send(&Progress::Started(Box::new(job.row())))
             .await?;

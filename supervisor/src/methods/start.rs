@@ -6,7 +6,8 @@ use ostler_proto::{
     job::{JobResult, Row, State},
     limits,
     methods::{
-        JobDetach, JobGet, JobList, JobRelease, JobStart, JobTable, List, Released, Start, Target,
+        DetachedJob, JobDetach, JobGet, JobList, JobRelease, JobStart, JobTable, List, Released,
+        Start, Target,
     },
     refusal::{Refusal, RefusalKind},
 };
@@ -126,13 +127,14 @@ pub(super) fn result(job: &Job, collect: bool) -> JobResult {
 }
 
 impl Serve for JobDetach {
-    async fn serve(caller: Caller, params: Target) -> Result<Row, Refusal> {
+    async fn serve(caller: Caller, params: Target) -> Result<DetachedJob, Refusal> {
         let job = caller.house().registry.find(
             params.session.as_deref(),
             &params.id,
             &caller.access(),
         )?;
-        if job.unbind() {
+        let was_held = job.status().finished.is_none() && job.unbind();
+        if was_held {
             caller
                 .house()
                 .tools
@@ -141,7 +143,10 @@ impl Serve for JobDetach {
                     number: job.spec.number,
                 });
         }
-        Ok(job.row())
+        Ok(DetachedJob {
+            row: job.row(),
+            already: !was_held,
+        })
     }
 }
 

@@ -1,20 +1,21 @@
 //! `job/wait`: for ends, text, quiet or a port. A wait never ends a job, and waiting costs nobody anything.
 
 use std::{
+    ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use ostler_proto::{
-    job::{Kind, Line},
+    job::Kind,
     limits,
     methods::{For, JobWait, Listener, Reason, Wait, Waited, WaitedJob},
     refusal::Refusal,
 };
 use regex::Regex;
 
-use super::{Serve, compile, output::newest};
+use super::{Serve, compile, newest::newest};
 use crate::{
     caller::Caller,
     clock,
@@ -246,10 +247,14 @@ impl Waiting {
             news.mark_unchanged();
             loop {
                 let turn = super::search().await;
-                let Some(found) = lines.read(&self.job.log) else {
-                    break;
-                };
-                let found = found.into_iter().find(|l| pattern.is_match(&l.text));
+                let mut found = None;
+                let read = lines.read(&self.job.log, |raw| {
+                    if pattern.is_match(&raw.text()) {
+                        found = Some(raw.line());
+                        return ControlFlow::Break(());
+                    }
+                    ControlFlow::Continue(())
+                });
                 drop(turn);
                 if let Some(line) = found {
                     return WaitedJob {
@@ -257,15 +262,16 @@ impl Waiting {
                         ..self.told(Reason::Text)
                     };
                 }
+                if read.is_none() {
+                    break;
+                }
                 // A long log must not hold a worker of the house.
                 tokio::task::yield_now().await;
             }
-            if let Some(line) = lines
-                .unfinished()
-                .filter(|l: &Line| pattern.is_match(&l.text))
-            {
+            let unfinished = lines.unfinished();
+            if let Some(raw) = unfinished.filter(|raw| pattern.is_match(&raw.text())) {
                 return WaitedJob {
-                    line: Some(line),
+                    line: Some(raw.line()),
                     ..self.told(Reason::Text)
                 };
             }

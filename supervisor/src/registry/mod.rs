@@ -269,7 +269,7 @@ impl Registry {
         }
         let session = inner.pick(plan.start.session.as_deref(), access)?;
         let session_id = session.record.session.id.clone();
-        if session.closing {
+        if session.closing > 0 {
             return Err(closing(&session_id));
         }
         if let Some(known) = known_key(session, plan)? {

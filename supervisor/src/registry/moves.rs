@@ -214,7 +214,7 @@ impl Inner {
             return Err(leaving());
         }
         let session = self.pick(asked, access)?;
-        if session.closing {
+        if session.closing > 0 {
             return Err(closing(&session.record.session.id));
         }
         Ok(session.record.session.id.clone())

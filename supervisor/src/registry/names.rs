@@ -38,8 +38,7 @@ impl Registry {
         let session = match inner.pick(named, access) {
             Ok(session) => session,
             Err(refusal) => {
-                let old = named.map(|n| format!("{n}/{short}"));
-                let job = old.and_then(|old| inner.find_moved(&old, access));
+                let job = named.and_then(|session| inner.find_moved(session, short, access));
                 return job.ok_or(refusal);
             }
         };
@@ -166,11 +165,7 @@ impl Inner {
                 .unwrap_or_else(|| Refusal::no_session(asked))),
             many => {
                 let ids: Vec<_> = many.iter().map(|s| s.record.session.id.as_str()).collect();
-                Err(Refusal::new(
-                    RefusalKind::Ambiguous,
-                    format!("{asked} may be any of {}", ids.join(", ")),
-                )
-                .with("candidates", ids))
+                Err(Refusal::ambiguous_session(asked, &ids))
             }
         }
     }
@@ -205,18 +200,20 @@ impl Inner {
     }
 
     /// Where a session went, for those who held it or see where it is now; nobody else learns that it was there.
-    fn moved(&self, asked: &str, access: &Access) -> Option<Refusal> {
+    pub(super) fn moved(&self, asked: &str, access: &Access) -> Option<Refusal> {
         let gone = self.gone.newest_first().find(|g| g.id == asked)?;
         let there = self.sessions.get(&gone.to);
         let knows =
             access.owner || access.holds(&gone.key) || there.is_some_and(|s| self.sees(access, s));
-        knows.then(|| Refusal::moved(asked, &gone.to))
+        // The same slot under another id, or its jobs in another session.
+        let renamed = there.is_some_and(|s| s.key() == gone.key);
+        knows.then(|| Refusal::moved(asked, &gone.to).with("renamed", renamed))
     }
 
-    /// The job that once was `SESSION/t1`, in a session that the asker sees.
-    fn find_moved(&self, old: &str, access: &Access) -> Option<Arc<Job>> {
+    /// The job that once was `SESSION/t1`, or `SESSION/NAME`, in a session that the asker sees.
+    fn find_moved(&self, session: &str, short: &str, access: &Access) -> Option<Arc<Job>> {
         let mut seen = self.seen(access);
-        seen.find_map(|s| s.jobs.get(s.moved.get(old)?).cloned())
+        seen.find_map(|s| s.find_moved(session, short).cloned())
     }
 
     fn find_process(&self, id: &str, access: &Access) -> Result<Arc<Job>, Refusal> {
@@ -240,10 +237,7 @@ impl Inner {
                 .seen(access)
                 .find_map(|s| gone(s, id))
                 .unwrap_or_else(|| Refusal::no_job(id))),
-            many => Err(Refusal::new(
-                RefusalKind::Ambiguous,
-                format!("{id} may be any of {} jobs", many.len()),
-            )),
+            many => Err(Refusal::ambiguous_job(id, many.len())),
         }
     }
 }

@@ -71,7 +71,8 @@ impl Registry {
             return Err(moved.unwrap_or_else(|| self.session_gone(&id)));
         }
         if ask.attach_only {
-            return Err(Refusal::no_session(&id));
+            let moved = inner.moved(&id, access);
+            return Err(moved.unwrap_or_else(|| Refusal::no_session(&id)));
         }
         let parent = match &ask.parent {
             None => None,
@@ -143,7 +144,7 @@ impl Registry {
                 None => Refusal::no_session(id),
             });
         }
-        if session.closing {
+        if session.closing > 0 {
             return Err(closing(id));
         }
         let changed = change(&mut session.record, ask);
@@ -253,7 +254,7 @@ impl Registry {
             .sessions
             .get_mut(&id)
             .ok_or_else(|| Refusal::no_session(&id))?;
-        session.closing = true;
+        session.closing += 1;
         let jobs = session.jobs.values().rev().cloned().collect();
         Ok(Some((session.key().into(), jobs)))
     }
@@ -276,7 +277,7 @@ impl Registry {
             };
             let mut lapsed = Vec::new();
             for session in inner.sessions.values_mut().filter(old) {
-                session.closing = true;
+                session.closing += 1;
                 lapsed.push(session.key().to_owned());
             }
             (inner.sessions.keys().cloned().collect(), lapsed)
@@ -288,7 +289,7 @@ impl Registry {
     /// Opens a session again whose jobs could not all be ended: they stay listed, and closing it again tries again.
     pub(crate) fn give_up_close(&self, key: &str) {
         if let Some(session) = self.lock().by_key_mut(key) {
-            session.closing = false;
+            session.closing = session.closing.saturating_sub(1);
         }
     }
 
@@ -303,6 +304,7 @@ impl Registry {
             let Some(session) = inner.sessions.remove(&id) else {
                 return;
             };
+            inner.gone.forget_to(&id);
             self.ledger.append(&Entry::Closed { id });
             for job in session.jobs.values() {
                 inner.forget(job);
@@ -402,5 +404,39 @@ fn remove_folder(folder: &Path) {
         Ok(()) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
         Err(e) => crate::log_line!("warn", "artifacts {} stay: {e}", folder.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ledger::Ledger, log::Arena};
+    use std::os::fd::OwnedFd;
+
+    fn registry() -> Registry {
+        let (rings, headers) = Arena::create().unwrap();
+        let arena = Arena::map(rings, headers).unwrap();
+        let ledger: OwnedFd = tempfile::tempfile().unwrap().into();
+        let (ledger, _) = Ledger::open(ledger).unwrap();
+        let artifacts = PathBuf::from("/nowhere");
+        Registry::new(Arc::new(ledger), arena, artifacts, "cookie", 10, 0, 1)
+    }
+
+    /// The first of two that gave up opened the session; what was started then was forgotten by the second, alive.
+    #[test]
+    fn a_session_takes_nothing_new_while_anybody_closes_it() {
+        let registry = registry();
+        let mut access = Access::default();
+        let named = || OpenSession {
+            id: Some("x".into()),
+            ..OpenSession::default()
+        };
+        registry.open(named(), &mut access).unwrap();
+        let begin = |access: &Access| registry.begin_close(Some("x"), access).unwrap().unwrap();
+        let ((key, _), _) = (begin(&access), begin(&access));
+        registry.give_up_close(&key);
+        assert!(registry.open(named(), &mut access).is_err());
+        registry.give_up_close(&key);
+        assert!(registry.open(named(), &mut access).is_ok());
     }
 }

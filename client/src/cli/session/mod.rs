@@ -12,8 +12,8 @@ use ostler_proto::methods::{Nothing, OpenSession};
 
 use crate::cli::failure::Failure;
 use crate::cli::labels::{self, Labels};
-use crate::cli::output::{Out, note};
-use crate::cli::scope::{self, SessionArg};
+use crate::cli::output::{self, Out, note};
+use crate::cli::scope::{self, SessionArg, SessionWord};
 use crate::cli::{ask_if_any, completions, duration, number, stop, table, words};
 use crate::exit;
 
@@ -86,9 +86,8 @@ Examples:
   ostler session close
   ostler session close nightly --grace 10s")]
 pub(crate) struct Close {
-    /// Id, unique prefix or name [default: the session of this project].
-    #[arg(value_name = "SESSION", add = completions::sessions())]
-    session: Option<String>,
+    #[command(flatten)]
+    session: SessionWord,
     /// Time between the polite and the forced end [default: 3s].
     #[arg(long, value_name = "TIME", value_parser = duration::grace, allow_hyphen_values = true)]
     grace: Option<u64>,
@@ -215,7 +214,7 @@ fn short(path: &str, home: Option<&Path>) -> String {
 }
 
 async fn close(args: Close) -> Result<i32, Failure> {
-    let scope = SessionArg::of(args.session).scope()?;
+    let scope = args.session.scope()?;
     let client = scope::client(Mode::Use)?;
     // Asked before: afterwards it is not there to be looked at.
     let sessions = labels::sessions(&client).await?;
@@ -227,9 +226,7 @@ async fn close(args: Close) -> Result<i32, Failure> {
     let summary = client.ask::<SessionClose>(params).await?;
     let name = words::clean(scope.name());
     if args.json {
-        let mut out = Out::new();
-        out.json(&summary)?;
-        out.flush()?;
+        output::json(&summary)?;
     } else if args.quiet {
         stop::tell_survivors(&summary);
     } else if found.is_some() {

@@ -1,15 +1,19 @@
 //! `ostler session rename` and `adopt`: jobs under another name, or with another owner.
 
+use std::path::Path;
+
 use ostler::Mode;
+use ostler_proto::id;
 use ostler_proto::methods::{
-    AdoptSession, MovedSession, RenameSession, SessionAdopt, SessionRename,
+    AdoptSession, MovedSession, Nothing, RenameSession, SessionAdopt, SessionList, SessionRename,
+    SessionRow,
 };
 
-use crate::cli::completions;
 use crate::cli::failure::Failure;
 use crate::cli::labels::{self, Labels};
-use crate::cli::output::Out;
+use crate::cli::output::{self, Out, note};
 use crate::cli::scope::{self, SessionArg};
+use crate::cli::{completions, words};
 use crate::exit;
 
 /// Gives a session another id. Onto one that exists, its jobs are adopted by that. Prints the new id.
@@ -52,6 +56,7 @@ pub(crate) struct Adopt {
 
 pub(super) async fn rename(args: Rename) -> Result<i32, Failure> {
     let client = scope::client(Mode::Use)?;
+    let before = client.ask::<SessionList>(Nothing {}).await?.sessions;
     let params = RenameSession {
         session: Some(args.session),
         to: args.to,
@@ -64,7 +69,26 @@ pub(super) async fn rename(args: Rename) -> Result<i32, Failure> {
         out.line(&moved.session.id)?;
     }
     out.flush()?;
+    let after = client.ask::<SessionList>(Nothing {}).await?.sessions;
+    // What is not there any more under its id.
+    let gone = before
+        .iter()
+        .find(|b| after.iter().all(|a| a.session.id != b.session.id));
+    if let Some(root) = gone.and_then(root_of_project) {
+        note(&words::clean(&format!(
+            "note: a start in {root} makes a new session; with --session {} it goes on in this one",
+            moved.session.id
+        )));
+    }
     Ok(exit::DONE)
+}
+
+/// The folder whose session it is without anybody naming it.
+fn root_of_project(row: &SessionRow) -> Option<&str> {
+    let root = row.root.as_deref()?;
+    let folder = Path::new(root).file_name().unwrap_or_default();
+    let (id, _) = id::session_of_root(&folder.to_string_lossy(), root.as_bytes());
+    (id == row.session.id).then_some(root)
 }
 
 pub(super) async fn adopt(args: Adopt) -> Result<i32, Failure> {
@@ -84,9 +108,7 @@ pub(super) async fn adopt(args: Adopt) -> Result<i32, Failure> {
     };
     let moved = client.ask::<SessionAdopt>(params).await?;
     if args.json {
-        let mut out = Out::new();
-        out.json(&moved)?;
-        out.flush()?;
+        output::json(&moved)?;
         return Ok(exit::DONE);
     }
     let sessions = labels::sessions(&client).await.unwrap_or_default();

@@ -9,8 +9,8 @@ use ostler_proto::methods::{
 use crate::cli::failure::Failure;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::output::Out;
-use crate::cli::scope::{self, SessionArg};
-use crate::cli::{ask_if_any, completions, number, words};
+use crate::cli::scope::{self, SessionWord};
+use crate::cli::{ask_if_any, number, words};
 use crate::exit;
 
 /// Prints what happens to jobs, a line each, until it is interrupted or the session is closed.
@@ -20,11 +20,10 @@ Examples:
   ostler session watch
   ostler session watch -A --json | jq -r 'select(.type == \"exited\") | .row.id'")]
 pub(crate) struct Watch {
-    /// Id, unique prefix or name [default: the session of this project].
-    #[arg(value_name = "SESSION", conflicts_with = "all", add = completions::sessions())]
-    session: Option<String>,
+    #[command(flatten)]
+    session: SessionWord,
     /// Every session of the user.
-    #[arg(short = 'A', long)]
+    #[arg(short = 'A', long, alias = "everywhere", conflicts_with_all = ["word", "flag"])]
     all: bool,
     /// Prints one JSON event a line.
     #[arg(long)]
@@ -38,9 +37,8 @@ Examples:
   ostler session notices
   ostler session notices --seen 12 --json")]
 pub(crate) struct ListNotices {
-    /// Id, unique prefix or name [default: the session of this project].
-    #[arg(value_name = "SESSION", add = completions::sessions())]
-    session: Option<String>,
+    #[command(flatten)]
+    session: SessionWord,
     /// Confirms every notice up to this number first.
     #[arg(long, value_name = "N", value_parser = number::offset, allow_hyphen_values = true)]
     seen: Option<u64>,
@@ -50,7 +48,7 @@ pub(crate) struct ListNotices {
 }
 
 pub(super) async fn watch(args: Watch) -> Result<i32, Failure> {
-    let scope = SessionArg::of(args.session).scope()?;
+    let scope = args.session.scope()?;
     let client = scope::client(Mode::Use)?;
     let params = WatchSession {
         session: (!args.all).then(|| scope.session()),
@@ -111,7 +109,7 @@ fn line(event: &methods::Event) -> String {
 }
 
 pub(super) async fn notices(args: ListNotices) -> Result<i32, Failure> {
-    let scope = SessionArg::of(args.session).scope()?;
+    let scope = args.session.scope()?;
     let client = scope::client(Mode::Use)?;
     let params = ReadNotices {
         session: Some(scope.session()),

@@ -72,7 +72,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.session.scope()?;
     let request = args.request()?;
-    let client = scope.opening_client().await?;
+    let client = scope.opening_client(args.quiet).await?;
     let opened = client.ask::<ShellOpen>(request).await?;
     let print = || {
         let mut out = Out::new();
