@@ -104,7 +104,10 @@ async fn words(job: &Job, at: u64, query: Query) -> Option<String> {
     }
     let easel = &job.face.easel;
     // Just behind the question: what the program writes then moves the cursor.
-    easel.follow(&job.log, window, at).await.ok()?;
+    easel
+        .follow(&job.log, &job.face.echoes, window, at)
+        .await
+        .ok()?;
     easel.with(|screen| match query {
         Query::Cursor { private } => {
             let (row, column) = screen.position();

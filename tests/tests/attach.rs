@@ -320,8 +320,9 @@ fn a_person_takes_over_a_shell_and_the_agent_is_told() {
             desk.refused::<ShellSend>(send).await.kind,
             RefusalKind::Held
         );
-        person.line("sleep 1000");
-        person.shows("sleep 1000");
+        // In front by the time it speaks: between fork and exec an interrupt is lost.
+        person.line("sh -c 'echo in-front; exec sleep 1000'");
+        person.until("the command", |s| s.lines().any(|l| l == "in-front"));
         desk.sees(id, "a command in front", |s| s.foreground.is_some())
             .await;
         person.keys(&["C-]"]);

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, Row, State};
 use ostler_proto::methods::{
-    For, JobList, JobSignal, JobWait, JobWrite, List, OpenSession, Reason, ShellClose, ShellExec,
-    ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target, Wait, Write,
+    For, JobList, JobScreen, JobSignal, JobWait, JobWrite, List, OpenSession, Reason, ShellClose,
+    ShellExec, ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target, Wait, Write,
 };
 use ostler_proto::refusal::RefusalKind;
+use ostler_proto::screen::Look;
 use ostler_proto::shell::{Exec, Executed, OpenShell, OpenedShell, ReadShell, Send, Sent};
 use ostler_tests::{Desk, House, in_house as in_any_house, process, rounds, skip};
 
@@ -1303,6 +1304,43 @@ fn lines_are_paged_from_the_newest() {
         assert_eq!((past.lines.len(), past.total), (0, all.total));
         let refused = desk.refused::<ShellRead>(read(0, 0)).await;
         assert_eq!(refused.kind, RefusalKind::BadArgument);
+    });
+}
+
+/// Who looks at a shell sees what was run, not how it was handed over.
+#[test]
+fn lines_of_a_shell_show_the_text_that_was_run() {
+    in_house(async |house, desk| {
+        for program in shells() {
+            let id = shell(house, &desk, program).await;
+            done(&desk, &id, "echo one\necho two").await;
+            let look = Look {
+                id: id.clone(),
+                ..Look::default()
+            };
+            let rows = desk.must::<JobScreen>(look).await.rows;
+            let read = ReadShell {
+                id: id.clone(),
+                ..ReadShell::default()
+            };
+            let lines = desk.must::<ShellRead>(read).await.lines;
+            for seen in [rows, lines] {
+                let seen: Vec<&str> = seen.iter().map(|l| l.trim_end()).collect();
+                let at = seen
+                    .iter()
+                    .position(|l| l.ends_with("echo one"))
+                    .unwrap_or_else(|| panic!("{program}: {seen:?}"));
+                assert_eq!(
+                    seen[at + 1..at + 4],
+                    ["echo two", "one", "two"],
+                    "{program}: {seen:?}"
+                );
+                assert!(
+                    !seen.iter().any(|l| l.contains("__ost")),
+                    "{program}: {seen:?}"
+                );
+            }
+        }
     });
 }
 

@@ -143,6 +143,11 @@ impl Log {
         watched(&self.ends, || self.end())
     }
 
+    /// Wakes whoever watches `end`, which has not moved: something else that readers wait for has changed.
+    pub fn wake(&self) {
+        self.tell_end();
+    }
+
     /// Watches how far the spill has come; moves too when it fails. For a pump that has to wait.
     pub fn subscribe_spilled(&self) -> watch::Receiver<u64> {
         watched(&self.spilled, || self.slot.get(Word::Spilled))

@@ -87,7 +87,8 @@ impl Serve for JobAttach {
         }
         let gone = || Refusal::new(RefusalKind::Cancelled, "the client is gone");
         let (drawn, at) = draw(&job).await;
-        let mut follower = Follower::new(&caller, &job, token, Filter::All, true, at);
+        let follower = Follower::new(&caller, &job, token, Filter::All, true, at);
+        let mut follower = follower.dressed();
         let first = follower.send(&Progress::Page(drawn)).await;
         first.map_err(|_| gone())?;
         follower.follow().await.map_err(|_| gone())?;

@@ -34,6 +34,19 @@ fn filter(stream: Option<Stream>) -> Filter {
     }
 }
 
+/// The page of a slice with its bytes.
+fn bytes(slice: Slice) -> Page {
+    Page {
+        from: slice.from,
+        next: slice.next,
+        end: slice.end,
+        lost: slice.lost,
+        base64: Some(base64::engine::general_purpose::STANDARD.encode(&slice.bytes)),
+        eof: slice.eof,
+        ..Page::default()
+    }
+}
+
 /// One page. `last`: an unfinished character at the end will not be finished any more.
 fn page(log: &Log, since: u64, max: usize, filter: Filter, raw: bool, last: bool) -> Page {
     let runs = |runs: Vec<(u8, u32)>| {
@@ -50,16 +63,8 @@ fn page(log: &Log, since: u64, max: usize, filter: Filter, raw: bool, last: bool
     if raw {
         let slice = log.read(since, max.max(1), filter);
         return Page {
-            from: slice.from,
-            next: slice.next,
-            end: slice.end,
-            lost: slice.lost,
-            text: None,
-            base64: Some(base64::engine::general_purpose::STANDARD.encode(&slice.bytes)),
-            replaced: 0,
-            runs: runs(slice.runs),
-            eof: slice.eof,
-            lines: Vec::new(),
+            runs: runs(slice.runs.clone()),
+            ..bytes(slice)
         };
     }
     let text = log.text(since, max, filter, last);
@@ -189,6 +194,8 @@ pub(super) struct Follower {
     filter: Filter,
     raw: bool,
     plain: Option<Plain>,
+    /// As people see a terminal.
+    dressed: bool,
     pub(super) cursor: u64,
 }
 
@@ -237,8 +244,15 @@ impl Follower {
             filter,
             raw,
             plain: None,
+            dressed: false,
             cursor,
         }
+    }
+
+    /// Tells what people see of a terminal.
+    pub(super) fn dressed(mut self) -> Self {
+        self.dressed = true;
+        self
     }
 
     /// Tells text as a person sees it.
@@ -317,6 +331,7 @@ impl Follower {
         let (log, since) = (&self.job.log, self.cursor);
         let mut page = match &mut self.plain {
             Some(plain) => plain.page(log, since, max, self.filter),
+            None if self.dressed => bytes(self.job.face.echoes.read(log, since, max)),
             None => page(log, since, max, self.filter, self.raw, until.is_some()),
         };
         if page.next <= self.cursor {

@@ -50,7 +50,9 @@ pub(super) async fn look<T>(
         return Err(Refusal::limit("cells", most.into(), words, &[]).hint("ostler resize"));
     }
     let easel = &job.face.easel;
-    let followed = easel.follow(&job.log, window, job.log.end()).await;
+    let followed = easel
+        .follow(&job.log, &job.face.echoes, window, job.log.end())
+        .await;
     let seen = match followed {
         // Nothing but another look can take it away in between; then it is as if it had been dropped before.
         Ok(()) => easel.with(ask),

@@ -133,7 +133,7 @@ impl Serve for ShellRead {
         let begin = end
             .saturating_sub(limits::RING)
             .max(job.log.head().min(end));
-        let text = send::seen(&job.log, begin, end);
+        let text = send::seen(&job, begin, end);
         let lines: Vec<&str> = text.lines().collect();
         let last = lines
             .len()

@@ -47,7 +47,9 @@ pub(super) async fn resize(job: &Job, size: Size) -> Result<(), Refusal> {
     let (log, easel) = (&job.log, &job.face.easel);
     if easel.is_used() {
         // What was written up to now was written for the old window. A screen that cannot be drawn is made anew.
-        let _ = easel.follow(log, job.window(), log.end()).await;
+        let _ = easel
+            .follow(log, &job.face.echoes, job.window(), log.end())
+            .await;
     }
     match job.with_terminal(|terminal| terminal.resize(size)) {
         Some(Ok(())) => {}
@@ -59,7 +61,7 @@ pub(super) async fn resize(job: &Job, size: Size) -> Result<(), Refusal> {
     }
     if easel.is_used() {
         let at = easel.with(crate::terminal::Screen::at).unwrap_or(0);
-        let _ = easel.follow(log, size, at).await;
+        let _ = easel.follow(log, &job.face.echoes, size, at).await;
     }
     Ok(())
 }

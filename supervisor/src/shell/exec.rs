@@ -106,6 +106,7 @@ pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal
     let times = job.desk.typed();
     let since = job.log.end();
     talk.look(&job.log).begin(number, since);
+    let _shown = Shown::open(job, since, &ask.line);
     let turn = type_in(job, &typed, turn).await?;
     let waiting = Waiting {
         job,
@@ -134,6 +135,22 @@ pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal
     };
     let shared = job.desk.typed() != times;
     Ok(answer(job, ask, spec.dialect, reason, line, began, shared))
+}
+
+/// What people see in place of how a line is handed over, as long as nobody has given up.
+struct Shown<'a>(&'a Job);
+
+impl<'a> Shown<'a> {
+    fn open(job: &'a Job, since: u64, line: &str) -> Self {
+        job.face.echoes.open(since, line);
+        Self(job)
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.0.face.echoes.give_up(&self.0.log);
+    }
 }
 
 /// What makes the shell run a text.

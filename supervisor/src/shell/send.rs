@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     job::Job,
-    log::{Filter, Log},
     terminal::{proof::Waits, talk::Talk, text},
 };
 
@@ -163,7 +162,7 @@ fn answer(
     let begin = from.max(next.saturating_sub(max.unwrap_or(limits::page())));
     Sent {
         reason,
-        text: seen(&job.log, begin, next),
+        text: seen(job, begin, next),
         from,
         next,
         truncated: begin > from,
@@ -175,10 +174,10 @@ fn answer(
 }
 
 /// A stretch of a log as a person sees it.
-pub(crate) fn seen(log: &Log, from: u64, to: u64) -> String {
+pub(crate) fn seen(job: &Job, from: u64, to: u64) -> String {
     let (mut at, mut bytes) = (from, Vec::new());
     while at < to {
-        let slice = log.read(at, (to - at) as usize, Filter::All);
+        let slice = job.face.echoes.read(&job.log, at, (to - at) as usize);
         if slice.next <= at {
             break;
         }
@@ -213,5 +212,5 @@ pub(crate) fn opening(job: &Job) -> String {
     if let Some(talk) = &job.talk {
         talk.tell(end);
     }
-    seen(&job.log, 0, end)
+    seen(job, 0, end)
 }

@@ -119,6 +119,9 @@ impl Waiting<'_> {
                 .then_some(Came::For(Reason::Prompt));
         }
         let line = reading.line.as_ref()?;
+        if let Some(output) = line.output {
+            self.job.face.echoes.close(&self.job.log, output);
+        }
         if line.is_over() {
             return Some(Came::For(Reason::Prompt));
         }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ostler_proto::job::Size;
 use tokio::sync::Notify;
 
-use super::{Easel, Modes, Query};
+use super::{Easel, Modes, Query, echo::Echoes};
 
 /// Questions of a program that may wait for an answer; one that asks more gets none.
 const QUESTIONS: usize = 32;
@@ -15,6 +15,8 @@ const QUESTIONS: usize = 32;
 pub(crate) struct Face {
     /// What the program has asked of its terminal last.
     pub(crate) modes: Modes,
+    /// What is seen in place of what it showed.
+    pub(crate) echoes: Echoes,
     /// The screen, while it is looked at.
     pub(crate) easel: Easel,
     asked: Mutex<Asked>,

@@ -2,6 +2,7 @@
 
 mod desk;
 pub(crate) mod dialect;
+mod echo;
 mod face;
 pub(crate) mod keys;
 pub(crate) mod marks;

@@ -24,8 +24,8 @@ use alacritty_terminal::{
 };
 use ostler_proto::{job::Size, limits, screen};
 
-use super::sieve::Sieve;
-use crate::log::{Filter, Log};
+use super::{echo::Echoes, sieve::Sieve};
+use crate::log::Log;
 
 /// How far back a screen is made from. Everything a person sees was drawn in it, and it takes some milliseconds.
 const LOOK_BACK: u64 = 1024 * 1024;
@@ -60,9 +60,15 @@ impl Easel {
     ///
     /// # Errors
     /// [`Broken`].
-    pub(crate) async fn follow(&self, log: &Log, window: Size, until: u64) -> Result<(), Broken> {
+    pub(crate) async fn follow(
+        &self,
+        log: &Log,
+        echoes: &Echoes,
+        window: Size,
+        until: u64,
+    ) -> Result<(), Broken> {
         self.touch();
-        while self.step(log, window, until)? {
+        while self.step(log, echoes, window, until)? {
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -74,14 +80,14 @@ impl Easel {
     }
 
     /// Feeds a piece; false when it has come as far as it is to.
-    fn step(&self, log: &Log, window: Size, until: u64) -> Result<bool, Broken> {
+    fn step(&self, log: &Log, echoes: &Echoes, window: Size, until: u64) -> Result<bool, Broken> {
         let mut slot = lock(&self.0);
         if slot.as_ref().is_some_and(Screen::is_worn) {
             *slot = None;
         }
         let screen = slot.get_or_insert_with(|| Screen::new(window));
         let did = catch_unwind(AssertUnwindSafe(|| {
-            let more = screen.read(log, until);
+            let more = screen.read(log, echoes, until);
             if !more {
                 screen.settle(window);
             }
@@ -210,7 +216,7 @@ impl Screen {
     }
 
     /// Reads a piece of the log; false when there is none before `until`.
-    fn read(&mut self, log: &Log, until: u64) -> bool {
+    fn read(&mut self, log: &Log, echoes: &Echoes, until: u64) -> bool {
         let first = until.saturating_sub(LOOK_BACK);
         let at = self.at.unwrap_or(0);
         let jump = at < first;
@@ -219,7 +225,7 @@ impl Screen {
         if from >= until {
             return false;
         }
-        let slice = log.read(from, (until - from).min(PIECE) as usize, Filter::All);
+        let slice = echoes.read(log, from, (until - from).min(PIECE) as usize);
         if slice.next <= from {
             return false;
         }
