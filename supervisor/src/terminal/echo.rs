@@ -83,17 +83,28 @@ impl Echoes {
         let mut slice = log.read(from, max, Filter::All);
         let echoes = self.lock();
         if !echoes.is_empty() {
-            dress(echoes.iter(), &mut slice, log.is_sealed());
+            let (seen, stopped) = dress(echoes.iter(), slice.from, &slice.bytes, log.is_sealed());
+            slice.bytes = seen;
+            if let Some(at) = stopped {
+                slice.next = at;
+                slice.eof = false;
+            }
         }
         slice
     }
 }
 
-fn dress<'a>(echoes: impl Iterator<Item = &'a Echo>, slice: &mut Slice, sealed: bool) {
-    let (begin, mut at) = (slice.from, slice.from);
-    let end = begin + slice.bytes.len() as u64;
-    let mut seen = Vec::with_capacity(slice.bytes.len());
-    let part = |from: u64, to: u64| &slice.bytes[(from - begin) as usize..(to - begin) as usize];
+/// What is seen of some bytes of the log, and where that stops if it does not go to their end.
+fn dress<'a>(
+    echoes: impl Iterator<Item = &'a Echo>,
+    begin: u64,
+    bytes: &[u8],
+    sealed: bool,
+) -> (Vec<u8>, Option<u64>) {
+    let mut at = begin;
+    let end = begin + bytes.len() as u64;
+    let mut seen = Vec::with_capacity(bytes.len());
+    let part = |from: u64, to: u64| &bytes[(from - begin) as usize..(to - begin) as usize];
     for echo in echoes {
         if echo.from >= end {
             break;
@@ -104,10 +115,7 @@ fn dress<'a>(echoes: impl Iterator<Item = &'a Echo>, slice: &mut Slice, sealed: 
             None if !waits || echo.from < at => {}
             None => {
                 seen.extend_from_slice(part(at, echo.from));
-                slice.next = echo.from;
-                slice.eof = false;
-                slice.bytes = seen;
-                return;
+                return (seen, Some(echo.from));
             }
             Some(to) => {
                 if echo.from >= at {
@@ -119,7 +127,7 @@ fn dress<'a>(echoes: impl Iterator<Item = &'a Echo>, slice: &mut Slice, sealed: 
         }
     }
     seen.extend_from_slice(part(at, end));
-    slice.bytes = seen;
+    (seen, None)
 }
 
 /// A text as a terminal shows it that is typed it, with its Enter.
@@ -172,14 +180,9 @@ mod tests {
     }
 
     fn seen(echoes: &[Echo], from: u64, text: &str) -> (String, u64) {
-        let mut slice = Slice {
-            from,
-            next: from + text.len() as u64,
-            bytes: text.into(),
-            ..Slice::default()
-        };
-        dress(echoes.iter(), &mut slice, false);
-        (String::from_utf8(slice.bytes).unwrap(), slice.next)
+        let (seen, stopped) = dress(echoes.iter(), from, text.as_bytes(), false);
+        let next = stopped.unwrap_or(from + text.len() as u64);
+        (String::from_utf8(seen).unwrap(), next)
     }
 
     #[test]
