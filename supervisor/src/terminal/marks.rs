@@ -179,14 +179,14 @@ mod tests {
         let found = marks(&[text]);
         assert_eq!(
             (found[0].letter, found[0].from, found[0].to),
-            (Letter::Output, 2, 20)
+            (Letter::Output, 2, 19)
         );
         let done = &found[1];
         assert_eq!(
             (done.letter, done.code, done.number),
             (Letter::Done, Some(3), Some(7))
         );
-        assert_eq!((done.from, done.cwd.as_deref()), (23, Some("/a;b")));
+        assert_eq!((done.from, done.cwd.as_deref()), (22, Some("/a;b")));
     }
 
     #[test]
