@@ -884,6 +884,51 @@ fn what_is_sent_is_typed_as_it_is() {
     });
 }
 
+/// Behind half a line of a person ours would run with it.
+#[test]
+fn a_line_waits_for_nobody_who_has_typed_ahead() {
+    in_house(async |house, desk| {
+        for program in posix() {
+            let fifo = house.fifo(&format!("go-{program}"));
+            let id = shell(house, &desk, program).await;
+            let short = Exec {
+                timeout_ms: Some(200),
+                ..exec(&id, &format!("cat {fifo}"))
+            };
+            assert_eq!(desk.must::<ShellExec>(short).await.reason, Reason::WaitOver);
+            let write = |text: &str| Write {
+                id: id.clone(),
+                text: Some(text.into()),
+                ..Write::default()
+            };
+            desk.must::<JobWrite>(write("rm -r ")).await;
+            fs::write(&fifo, "").unwrap();
+            assert_eq!(
+                send(&desk, &id, "").await.reason,
+                Reason::Prompt,
+                "{program}"
+            );
+            if program == "dash" {
+                // Its terminal holds the line, and lets go of it.
+                assert_eq!(done(&desk, &id, "echo x").await, ("x\n".into(), 0));
+                continue;
+            }
+            desk.said(&id, "rm -r *$").await;
+            let refused = desk.refused::<ShellExec>(exec(&id, "echo x")).await;
+            assert!(
+                refused.message.contains("half a line"),
+                "{program}: {refused:?}"
+            );
+            desk.must::<JobWrite>(write("\u{3}")).await;
+            assert_eq!(
+                done(&desk, &id, "echo x").await,
+                ("x\n".into(), 0),
+                "{program}"
+            );
+        }
+    });
+}
+
 /// E14.
 #[test]
 fn a_shell_that_exits_ends_the_line_and_can_be_read_until_it_is_closed() {

@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     job::Job,
+    log::Filter,
     terminal::{
         dialect::{Dialect, HandOver, ShellSpec},
         proof::{self, Waits},
         talk::{Line, Talk},
+        text,
     },
 };
 
@@ -29,6 +31,9 @@ const PROMPT: Duration = Duration::from_secs(1);
 const FIRST_PROMPT: Duration = Duration::from_secs(30);
 /// How long the terminal may take to accept the short line that is typed.
 const TYPING: Duration = Duration::from_secs(5);
+
+/// `^U`, which empties the line of a terminal that takes whole lines.
+const KILL_LINE: char = '\x15';
 
 /// The shell of a job, and what is known of its prompt.
 ///
@@ -101,7 +106,12 @@ pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal
         Typed::Inline(inline(spec, number, &ask.line))
     } else {
         let laid = spec.hand_over(number, &ask.line);
-        Typed::HandedOver(laid.map_err(|e| not_laid_down(job, &e))?)
+        let mut laid = laid.map_err(|e| not_laid_down(job, &e))?;
+        if talk.was_typed_ahead() && job.place().is_some_and(|(_, settings)| settings.lines) {
+            // The terminal itself holds what was typed ahead, and shows nothing of it; it throws it away.
+            laid.trigger.insert(0, KILL_LINE);
+        }
+        Typed::HandedOver(laid)
     };
     let times = job.desk.typed();
     let since = job.log.end();
@@ -239,6 +249,15 @@ pub(super) enum Stand {
     Busy(Box<Refusal>),
 }
 
+/// Something stands behind a prompt. fish prints its prompt there.
+fn shows_text(job: &Job, prompt: u64) -> bool {
+    let dialect = job.spec.shell.as_ref().map(|s| s.dialect);
+    let slice = job
+        .log
+        .read(prompt, limits::TAIL_FRAME as usize, Filter::All);
+    dialect != Some(Dialect::Fish) && !text::plain(&slice.bytes).trim().is_empty()
+}
+
 fn goes_on(job: &Job) -> String {
     let id = job.id();
     format!(
@@ -257,7 +276,9 @@ pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
         reading.line = None;
     }
     match (reading.prompt, reading.running) {
-        (Some(prompt), _) if talk.is_half_typed(prompt) => {
+        (Some(prompt), _)
+            if talk.is_half_typed(prompt) || talk.was_typed_ahead() && shows_text(job, prompt) =>
+        {
             let why = busy(job, "somebody has typed half a line at its prompt")
                 .hint(format!("ostler keys {} C-c throws it away", job.id()));
             Stand::Busy(Box::new(why))

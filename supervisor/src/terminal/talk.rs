@@ -132,6 +132,12 @@ impl Talk {
         self.told.fetch_max(to, Ordering::AcqRel);
     }
 
+    /// What was typed last left a line unfinished, and something ran then: it may stand at the next prompt, or the
+    /// program has taken it.
+    pub(crate) fn was_typed_ahead(&self) -> bool {
+        self.half.load(Ordering::Acquire) > 0
+    }
+
     /// A number that no line of this shell has had. It grows with the log, so also in the next supervisor.
     pub(crate) fn next_number(&self, log: &Log) -> u64 {
         let last = self.number.load(Ordering::Acquire);
