@@ -22,7 +22,7 @@ PROMPT = b"READY> "
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TERM": "dumb"}
 BARE = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
-    "zsh": ["zsh", "-f", "-i"],
+    "zsh": ["zsh", "-f", "-i", "+o", "promptsp"],
     "dash": ["dash", "-i"],
 }
 
@@ -36,7 +36,7 @@ class Bare:
 
     def read(self):
         said = b""
-        while not said.endswith(PROMPT):
+        while PROMPT not in said:
             if not select.select([self.fd], [], [], 10)[0]:
                 raise SystemExit(f"no prompt: {said!r}")
             said += os.read(self.fd, 65536)
@@ -90,7 +90,7 @@ def main():
     ostler, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 500
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         env = {**os.environ, "OSTLER_DIR": folder}
-        subprocess.run([ostler, "daemon", "start"], env=env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([ostler, "daemon", "start"], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             print("| shell | bare terminal, µs | shell/exec, µs | ratio |\n|---|---|---|---|")
             for shell in SHELLS:
@@ -99,7 +99,7 @@ def main():
                 ratio = f"{ours / bare:.1f}" if bare else "-"
                 print(f"| {shell} | {bare and round(bare)} | {ours:.0f} | {ratio} |")
         finally:
-            subprocess.run([ostler, "daemon", "stop"], env=env, check=False, stdout=subprocess.DEVNULL)
+            subprocess.run([ostler, "daemon", "stop"], env=env, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ use crate::{
     job::Job,
     log::Filter,
     terminal::{
-        dialect::{Dialect, HandOver, ShellSpec},
+        dialect::{Dialect, HandOver, ShellSpec, is_plain},
         proof::{self, Waits},
         talk::{Line, Talk},
         text,
@@ -29,6 +29,8 @@ use crate::{
 const PROMPT: Duration = Duration::from_secs(1);
 /// How long a shell may take to start where the request sets no time.
 const FIRST_PROMPT: Duration = Duration::from_secs(30);
+/// What a terminal takes at once at a prompt.
+const SHORT: usize = 1_024;
 /// How long the terminal may take to accept the short line that is typed.
 const TYPING: Duration = Duration::from_secs(5);
 
@@ -102,21 +104,17 @@ pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal
     }
     let began = Instant::now();
     let number = talk.next_number(&job.log);
-    let typed = if ask.inline {
-        Typed::Inline(inline(spec, number, &ask.line))
-    } else {
-        let laid = spec.hand_over(number, &ask.line);
-        let mut laid = laid.map_err(|e| not_laid_down(job, &e))?;
-        if talk.was_typed_ahead() && job.place().is_some_and(|(_, settings)| settings.lines) {
-            // The terminal itself holds what was typed ahead, and shows nothing of it; it throws it away.
-            laid.trigger.insert(0, KILL_LINE);
-        }
-        Typed::HandedOver(laid)
-    };
+    let typed = Typed::of(job, ask, spec, talk, number)?;
     let times = job.desk.typed();
     let since = job.log.end();
-    talk.look(&job.log).begin(number, since);
-    let _shown = Shown::open(job, since, &ask.line);
+    let _shown = if let Typed::Plain { output, .. } = &typed {
+        let output = output.map(|length| since + length);
+        talk.look(&job.log).begin_plain(number, since, output);
+        None
+    } else {
+        talk.look(&job.log).begin(number, since);
+        Some(Shown::open(job, since, &ask.line))
+    };
     let turn = type_in(job, &typed, turn).await?;
     let waiting = Waiting {
         job,
@@ -167,15 +165,77 @@ impl Drop for Shown<'_> {
 enum Typed {
     HandedOver(HandOver),
     Inline(String),
+    /// As it is. `output`: how many bytes the terminal itself shows of it, where that is what comes before its output.
+    Plain {
+        line: String,
+        output: Option<u64>,
+    },
 }
 
+/// In front of a line that is typed as it is; keeps it out of histories.
+const APART: &str = "   ";
+
 impl Typed {
+    fn of(
+        job: &Job,
+        ask: &Exec,
+        spec: &ShellSpec,
+        talk: &Talk,
+        number: u64,
+    ) -> Result<Self, Refusal> {
+        if ask.inline {
+            return Ok(Self::Inline(inline(spec, number, &ask.line)));
+        }
+        if let Some(plain) = Self::plain(job, ask, spec.dialect, talk) {
+            return Ok(plain);
+        }
+        let laid = spec.hand_over(number, &ask.line);
+        let mut laid = laid.map_err(|e| not_laid_down(job, &e))?;
+        if talk.was_typed_ahead() && takes_lines(job) {
+            // The terminal itself holds what was typed ahead, and shows nothing of it; it throws it away.
+            laid.trigger.insert(0, KILL_LINE);
+        }
+        Ok(Self::HandedOver(laid))
+    }
+
+    /// A plain line is typed where the hooks of the prompt are known to be in place and nobody else has typed.
+    fn plain(job: &Job, ask: &Exec, dialect: Dialect, talk: &Talk) -> Option<Self> {
+        let hooked = talk.look(&job.log).is_hooked();
+        if !hooked || talk.was_typed_ahead() || !is_plain(&ask.line) {
+            return None;
+        }
+        let line = format!("{APART}{}\n", ask.line);
+        let output = match dialect {
+            Dialect::Bash => None,
+            // A line editor may have other ideas of single keys.
+            Dialect::Zsh if job.face.modes.bracketed_paste() => {
+                let line = format!("\x1b[200~{APART}{}\x1b[201~\n", ask.line);
+                return Some(Self::Plain { line, output: None });
+            }
+            Dialect::Posix => {
+                // Its terminal echoes, and its prompt alone marks: nobody may speak in between.
+                let (place, settings) = job.place()?;
+                let echoes = settings.lines && settings.echo && settings.adds_cr;
+                if !echoes || proof::has_children(place.leader) {
+                    return None;
+                }
+                Some(line.len() as u64 + 1)
+            }
+            Dialect::Zsh | Dialect::Fish | Dialect::Plain => return None,
+        };
+        Some(Self::Plain { line, output })
+    }
+
     fn line(&self) -> &str {
         match self {
             Self::HandedOver(laid) => &laid.trigger,
-            Self::Inline(line) => line,
+            Self::Inline(line) | Self::Plain { line, .. } => line,
         }
     }
+}
+
+fn takes_lines(job: &Job) -> bool {
+    job.place().is_some_and(|(_, settings)| settings.lines)
 }
 
 fn not_laid_down(job: &Job, error: &std::io::Error) -> Refusal {
@@ -190,10 +250,20 @@ async fn type_in(
     typed: &Typed,
     turn: OwnedSemaphorePermit,
 ) -> Result<OwnedSemaphorePermit, Refusal> {
-    let (writer, line) = (Arc::clone(job), typed.line().as_bytes().to_vec());
+    job.saw_input();
+    // A short line at a prompt is taken at once.
+    let bytes = typed.line().as_bytes();
+    let took = if bytes.len() <= SHORT {
+        job.with_terminal(|t| t.type_now(bytes)).unwrap_or(0)
+    } else {
+        0
+    };
+    if took == bytes.len() {
+        return Ok(turn);
+    }
+    let (writer, line) = (Arc::clone(job), bytes[took..].to_vec());
     let all = line.len() as u64;
     let written = tokio::spawn(async move {
-        writer.saw_input();
         let took = match &writer.feed {
             Some(feed) => feed.write(line, false, TYPING).await.bytes,
             None => 0,

@@ -144,7 +144,7 @@ __ost_hook() {
 /// framework has replaced.
 const BASH_AFTER: &str = r#"__ost_hook
 __ost_arm
-HISTIGNORE="${HISTIGNORE:+$HISTIGNORE:} . \"\$__ost_p\"*"
+HISTIGNORE="${HISTIGNORE:+$HISTIGNORE:} . \"\$__ost_p\"*:   *"
 "#;
 
 /// The folder of the user, as this file of his may have changed it, is kept for the next file.
@@ -164,9 +164,11 @@ __ost_d() {
   builtin printf '\033]133;D;%s;k=%s;%s\007' "$s" "$__ost_k" "$PWD"
   return $s
 }
-__ost_pre() { builtin printf '\033]133;H;k=%s\007' "$__ost_k" }
-__ost_c() {
+__ost_pre() {
   if [[ -n ${__ost_i-} ]]; then __ost_i=; unsetopt hist_ignore_space; fi
+  builtin printf '\033]133;H;k=%s\007' "$__ost_k"
+}
+__ost_c() {
   builtin printf '\033]133;C;k=%s;n=%s\007' "$__ost_k" "${__ost_n-}"
   return ${__ost_s:-0}
 }
@@ -178,7 +180,7 @@ __ost_e() {
   return $s
 }
 __ost_hist() {
-  if [[ ! -o hist_ignore_space && $1 == ' . "$__ost_p"/'* ]]; then
+  if [[ ! -o hist_ignore_space && ( $1 == ' . "$__ost_p"/'* || $1 == '   '* ) ]]; then
     __ost_i=1
     setopt hist_ignore_space
   fi

@@ -144,14 +144,15 @@ impl Waiting<'_> {
             return None;
         }
         let at_prompt = place.group == place.leader && self.is_shell() && !modes.lines;
-        let marked = {
+        let (marked, plain) = {
             let reading = self.talk.look(&self.job.log);
-            reading.prompt.is_some_and(|at| at > self.since)
+            let marked = reading.prompt.is_some_and(|at| at > self.since);
+            (marked, reading.line.as_ref().is_some_and(|l| l.plain))
         };
         match (at_prompt, self.line) {
             // Its marks were thrown away by hand, or its output went elsewhere.
             (true, false) => Some(Reason::Prompt),
-            (true, true) if marked => Some(Reason::Prompt),
+            (true, true) if marked || plain => Some(Reason::Prompt),
             _ if self.through => None,
             _ => Some(Reason::InputWait),
         }

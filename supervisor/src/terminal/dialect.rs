@@ -105,6 +105,82 @@ impl ShellSpec {
     }
 }
 
+/// Words that begin what may go on in another line, and those that change the shell itself, its prompt and hooks perhaps,
+/// or read its terminal.
+const OTHERS: &[&str] = &[
+    "!",
+    ".",
+    "alias",
+    "autoload",
+    "bind",
+    "bindkey",
+    "builtin",
+    "case",
+    "command",
+    "coproc",
+    "declare",
+    "do",
+    "done",
+    "elif",
+    "else",
+    "emulate",
+    "enable",
+    "end",
+    "esac",
+    "eval",
+    "exec",
+    "export",
+    "fi",
+    "for",
+    "foreach",
+    "function",
+    "if",
+    "in",
+    "local",
+    "nocorrect",
+    "noglob",
+    "read",
+    "readonly",
+    "repeat",
+    "select",
+    "set",
+    "setopt",
+    "shopt",
+    "source",
+    "then",
+    "time",
+    "trap",
+    "typeset",
+    "unalias",
+    "unset",
+    "unsetopt",
+    "until",
+    "vared",
+    "while",
+    "zmodload",
+];
+/// Longest line that is typed as it is.
+const PLAIN: usize = 500;
+
+/// Programs with plain words as arguments, side by side: whole in one line, and the same text for every shell and every
+/// line editor. Such a line may be typed, which is quicker.
+pub(crate) fn is_plain(line: &str) -> bool {
+    let word_byte = |b: u8| b.is_ascii_alphanumeric() || b"_./:,+@%-=".contains(&b);
+    let bytes = |b: u8| word_byte(b) || b" ;&|".contains(&b);
+    if line.len() > PLAIN || !line.bytes().all(bytes) {
+        return false;
+    }
+    let joined = line.replace("&&", ";").replace("||", ";").replace('|', ";");
+    !joined.contains('&')
+        && joined.split(';').all(|command| {
+            let mut words = command.split(' ').filter(|w| !w.is_empty()).peekable();
+            let program = |first: &&str| !OTHERS.contains(first) && !first.contains('=');
+            let whole = words.peek().is_some_and(program);
+            // What begins with one is looked up by zsh.
+            whole && words.all(|w| !w.starts_with('='))
+        })
+}
+
 /// The status of the line before comes first, else it would be that of the assignments.
 fn assigned(number: u64, text: &str) -> String {
     format!(
@@ -141,6 +217,44 @@ mod tests {
         assert_eq!(Dialect::of("-zsh"), Dialect::Zsh);
         assert_eq!(Dialect::of("sh"), Dialect::Posix);
         assert_eq!(Dialect::of("python3"), Dialect::Plain);
+    }
+
+    #[test]
+    fn a_plain_line_can_be_nothing_but_whole_commands() {
+        for plain in [
+            "true",
+            "cd /tmp; ls -la",
+            "make A=b -j4 && git status",
+            "cat x | wc -l",
+            "a || b",
+        ] {
+            assert!(is_plain(plain), "{plain}");
+        }
+        for other in [
+            "",
+            " ",
+            "a &",
+            "a &&",
+            "| a",
+            "a; ; b",
+            "if true",
+            "a;",
+            "echo \"x\"",
+            "echo $A",
+            "x *",
+            "a\nb",
+            "time ls",
+            "PS1=x",
+            "x; unset PS0",
+            "ls =x",
+            "!!",
+            "a#b",
+            "~",
+            "a;if b",
+            "é",
+        ] {
+            assert!(!is_plain(other), "{other}");
+        }
     }
 
     #[test]

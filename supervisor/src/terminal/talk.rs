@@ -47,6 +47,8 @@ pub(crate) struct Reading {
     pub(crate) running: Option<u64>,
     /// The newest end of a line.
     pub(crate) done: Option<Mark>,
+    /// The newest prompt came behind an end that its hook told.
+    hooked: bool,
     /// Our line, from its hand-over until somebody has taken its end.
     pub(crate) line: Option<Line>,
 }
@@ -57,6 +59,8 @@ pub(crate) struct Line {
     pub(crate) number: u64,
     /// Where the log ended before it was typed.
     pub(crate) typed_at: u64,
+    /// It was typed as it is: what begins and ends it are the marks of the prompt, which have no number.
+    pub(crate) plain: bool,
     /// Where its output begins.
     pub(crate) output: Option<u64>,
     /// Its end, by its own mark, or by that of a prompt after it was aborted.
@@ -68,7 +72,8 @@ pub(crate) struct Line {
 impl Line {
     /// It has ended: its own mark says so, or a prompt that came back without it.
     pub(crate) fn is_over(&self) -> bool {
-        self.done.as_ref().is_some_and(|d| d.number.is_some()) || self.prompt
+        let told = |d: &Mark| d.number.is_some() || self.plain;
+        self.done.as_ref().is_some_and(told) || self.prompt
     }
 }
 
@@ -155,6 +160,7 @@ impl Reading {
             more: None,
             running: None,
             done: None,
+            hooked: false,
             line: None,
         }
     }
@@ -165,10 +171,25 @@ impl Reading {
         self.line = Some(Line {
             number,
             typed_at,
+            plain: false,
             output: None,
             done: None,
             prompt: false,
         });
+    }
+
+    /// The same of a line that is typed as it is. `output`: where its output begins, if no mark will say so.
+    pub(crate) fn begin_plain(&mut self, number: u64, typed_at: u64, output: Option<u64>) {
+        self.begin(number, typed_at);
+        if let Some(line) = &mut self.line {
+            line.plain = true;
+            line.output = output;
+        }
+    }
+
+    /// The hooks of the prompt are in place: they have spoken since the last line began.
+    pub(crate) fn is_hooked(&self) -> bool {
+        self.hooked
     }
 
     fn catch_up(&mut self, log: &Log) {
@@ -199,6 +220,7 @@ impl Reading {
     fn forget(&mut self, at: u64) {
         self.scanner.jump(at);
         (self.prompt, self.more, self.running) = (None, None, None);
+        self.hooked = false;
     }
 
     fn see(&mut self, mark: Mark) {
@@ -212,7 +234,12 @@ impl Reading {
                 }
             }
             Letter::More => self.more = Some(mark.to),
-            Letter::Typed => self.start(mark.to),
+            Letter::Typed => {
+                self.start(mark.to);
+                if let Some(line) = self.line.as_mut().filter(|l| l.plain) {
+                    line.output.get_or_insert(mark.to);
+                }
+            }
             Letter::Output => {
                 self.start(mark.to);
                 if let Some(line) = self.line.as_mut()
@@ -228,6 +255,7 @@ impl Reading {
 
     fn start(&mut self, at: u64) {
         (self.prompt, self.more) = (None, None);
+        self.hooked = false;
         self.running.get_or_insert(at);
     }
 
@@ -236,11 +264,14 @@ impl Reading {
             let ours = mark.number == Some(line.number);
             // The hook of a prompt speaks for it only where its own mark never came; the prompt behind it decides.
             let aborted = mark.number.is_none() && line.output.is_some();
-            if (ours || aborted) && line.done.as_ref().is_none_or(|d| d.number.is_none()) {
+            // The first one ends a line that was typed as it is; zsh says it twice, with a mark of its own in between.
+            let open = |done: &Mark| done.number.is_none() && !line.plain;
+            if (ours || aborted) && line.done.as_ref().is_none_or(open) {
                 line.done = Some(mark.clone());
             }
         }
         self.running = None;
+        self.hooked |= mark.number.is_none();
         self.done = Some(mark);
     }
 }
