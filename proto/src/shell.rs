@@ -161,6 +161,9 @@ pub struct Executed {
     pub from: u64,
     /// Where it ends, or ended so far.
     pub next: u64,
+    /// Its line ends stand in the log as CR LF, as the terminal made them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub crlf: bool,
     /// Bytes of it that the log does not have any more.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,

@@ -929,6 +929,52 @@ fn a_line_waits_for_nobody_who_has_typed_ahead() {
     });
 }
 
+/// A person's line that is not whole: a line of ours would be its rest.
+#[test]
+fn a_line_that_asks_for_its_rest_takes_none_of_ours() {
+    in_house(async |house, desk| {
+        for program in shells() {
+            let id = shell(house, &desk, program).await;
+            let sent = send(&desk, &id, "echo 'open\n").await;
+            let wanted = if program == "fish" {
+                Reason::Prompt
+            } else {
+                Reason::InputWait
+            };
+            assert_eq!(sent.reason, wanted, "{program}: {sent:?}");
+            let refused = desk.refused::<ShellExec>(exec(&id, "echo x")).await;
+            assert_eq!(refused.kind, RefusalKind::Busy, "{program}: {refused:?}");
+            assert!(
+                refused.hint.as_deref().unwrap().contains("C-c"),
+                "{program}: {refused:?}"
+            );
+            let sent = send(&desk, &id, "\u{3}").await;
+            assert_eq!(sent.reason, Reason::Prompt, "{program}: {sent:?}");
+            assert_eq!(
+                done(&desk, &id, "echo x").await,
+                ("x\n".into(), 0),
+                "{program}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_line_inline_in_what_is_no_shell_is_given_up() {
+    in_house(async |house, desk| {
+        if !installed("python3") {
+            return;
+        }
+        let id = open(&desk, plain(house, &["python3", "-q"])).await.row.id;
+        let inline = Exec {
+            inline: true,
+            ..exec(&id, "pwd")
+        };
+        let refused = desk.refused::<ShellExec>(inline).await;
+        assert!(refused.message.contains("did not take"), "{refused:?}");
+    });
+}
+
 /// E14.
 #[test]
 fn a_shell_that_exits_ends_the_line_and_can_be_read_until_it_is_closed() {

@@ -303,7 +303,13 @@ async fn at_prompt(job: &Arc<Job>, talk: &Talk, until: Option<Instant>) -> Resul
         tokio::select! {
             Ok(()) = news.changed() => {}
             Ok(()) = status.changed() => {}
-            () = tokio::time::sleep_until(give_up) => return proven(job).await,
+            () = tokio::time::sleep_until(give_up) => {
+                if talk.was_entered() && talk.look(&job.log).prompt.is_some() {
+                    return Err(busy(job, "what was typed at its prompt has not begun")
+                        .hint(format!("ostler keys {} C-c throws it away", job.id())));
+                }
+                return proven(job).await;
+            }
         }
     }
 }
@@ -331,7 +337,8 @@ fn shows_text(job: &Job, prompt: u64) -> bool {
 fn goes_on(job: &Job) -> String {
     let id = job.id();
     format!(
-        "ostler shell send {id} waits for it or types to it, ostler signal {id} INT interrupts it"
+        "ostler shell send {id} waits for it or types to it, ostler signal {id} INT interrupts it; \
+         exec --inline runs a line in a shell that it has opened"
     )
 }
 
@@ -339,7 +346,9 @@ fn goes_on(job: &Job) -> String {
 pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
     let mut reading = talk.look(&job.log);
     if let Some(line) = &reading.line {
-        if !line.is_over() {
+        // It never began, and its shell is at another prompt: somebody threw it away.
+        let gone = line.output.is_none() && reading.prompt.is_some_and(|at| at > line.typed_at);
+        if !line.is_over() && !gone {
             let why = busy(job, "its last line still runs").hint(goes_on(job));
             return Stand::Busy(Box::new(why));
         }
@@ -359,7 +368,18 @@ pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
             let why = busy(job, "a command runs in it that was typed there").hint(goes_on(job));
             Stand::Busy(Box::new(why))
         }
-        (None, None) if reading.done.is_none() && reading.more.is_none() => Stand::Starting,
+        (None, None) if reading.more.is_some() => {
+            let why = busy(
+                job,
+                "a line that was typed there is not whole, and it asks for the rest",
+            )
+            .hint(format!(
+                "ostler shell send {0} types it, ostler keys {0} C-c throws the line away",
+                job.id()
+            ));
+            Stand::Busy(Box::new(why))
+        }
+        (None, None) if reading.done.is_none() => Stand::Starting,
         (None, None) => Stand::Coming,
     }
 }
@@ -451,6 +471,7 @@ fn answer(
         truncated: text.truncated,
         from: begin,
         next: end,
+        crlf: way.adds_cr,
         lost: text.lost,
         replaced: text.replaced,
         exit_code: match &ended {

@@ -37,14 +37,15 @@ pub(crate) fn plan(open: OpenShell, home: &Path, artifacts: &Path) -> Result<Pla
     let key_of = checksum(&serde_json::to_vec(&open).expect("a request that came as JSON is JSON"));
     let asked = program(&open);
     let mut spec = spec(&asked, artifacts);
-    if open.clean && spec.dialect == Dialect::Fish {
+    let clean = open.clean || asked[1..].iter().any(|a| is_clean(spec.dialect, a));
+    if clean && spec.dialect == Dialect::Fish {
         spec.argv.push("--no-config".into());
     }
     let mut start = start(&open, asked.clone());
     let prepared = spec.dir.as_deref().map(|dir| scripts::Start {
         nonce: &spec.nonce,
         dir,
-        clean: open.clean,
+        clean,
         login: asked.iter().any(|a| is_login(a)),
         zdotdir: variable(&open, "ZDOTDIR"),
         env: variable(&open, "ENV"),
@@ -106,11 +107,23 @@ fn is_login(argument: &str) -> bool {
     matches!(argument, "-l" | "--login")
 }
 
+/// Arguments that ask for a shell without the user's files.
+fn is_clean(dialect: Dialect, argument: &str) -> bool {
+    match dialect {
+        Dialect::Bash => matches!(argument, "--norc" | "--noprofile"),
+        Dialect::Zsh => matches!(argument, "-f" | "--no-rcs"),
+        Dialect::Fish => matches!(argument, "-N" | "--no-config"),
+        Dialect::Posix | Dialect::Plain => false,
+    }
+}
+
 /// Arguments of its own may keep a shell from reading what is laid down for it; then its prompt is not marked.
 fn spec(asked: &[String], artifacts: &Path) -> ShellSpec {
     let nonce = secret::token()[..32].to_owned();
     let dialect = Dialect::of(&asked[0]);
-    let known = asked[1..].iter().all(|a| is_login(a) || a == "-i");
+    let is_private = |a: &str| dialect == Dialect::Fish && matches!(a, "-P" | "--private");
+    let is_known = |a: &String| is_login(a) || a == "-i" || is_clean(dialect, a) || is_private(a);
+    let known = asked[1..].iter().all(is_known);
     let dialect = if known { dialect } else { Dialect::Plain };
     let dir = (dialect != Dialect::Plain).then(|| folder(artifacts));
     let mut argv = vec![asked[0].clone()];
@@ -124,7 +137,11 @@ fn spec(asked: &[String], artifacts: &Path) -> ShellSpec {
     match dialect {
         Dialect::Bash => argv.extend(["--rcfile".into(), inside("rc"), "-i".into()]),
         Dialect::Zsh | Dialect::Posix => argv.push("-i".into()),
-        Dialect::Fish => argv.extend(["-C".into(), format!("source {}", quoted(&inside("rc")))]),
+        Dialect::Fish => {
+            argv.push("-C".into());
+            argv.push(format!("source {}", quoted(&inside("rc"))));
+            argv.extend(asked[1..].iter().filter(|a| is_private(a)).cloned());
+        }
         Dialect::Plain => argv.extend_from_slice(&asked[1..]),
     }
     ShellSpec {

@@ -84,11 +84,11 @@ impl Waiting<'_> {
             }
             let ask_at = silent_since + pause;
             if now >= ask_at {
-                if let Some(reason) = self.ask(now - silent_since).await {
+                if let Some(came) = self.ask(now - silent_since).await {
                     // What was printed on the way to that wait, a prompt perhaps, is still on its own way to the log.
                     sleep(ON_ITS_WAY).await;
                     if self.job.log.end() == end && !self.has_more() {
-                        return Came::For(reason);
+                        return came;
                     }
                     continue;
                 }
@@ -130,32 +130,44 @@ impl Waiting<'_> {
     }
 
     /// What the kernel says.
-    async fn ask(&self, silent: Duration) -> Option<Reason> {
-        if self.line {
-            let reading = self.talk.look(&self.job.log);
-            // Before its output begins, whoever waits has not read it yet.
-            reading.line.as_ref()?.output?;
+    async fn ask(&self, silent: Duration) -> Option<Came> {
+        let taken = !self.line || self.line_has_begun();
+        // Before its output begins, whoever waits has not read it yet, until that takes too long.
+        if !taken && silent < NOT_TAKEN {
+            return None;
         }
         let (place, modes) = self.job.place()?;
         let waits = look(place).await;
         let wait = waits.newer_than(&self.before)?;
+        if !taken {
+            return Some(Came::NotTaken);
+        }
         let enough = if self.line { AMONG_IN_LINE } else { AMONG };
         if wait == Wait::Among && silent < enough {
             return None;
         }
         let at_prompt = place.group == place.leader && self.is_shell() && !modes.lines;
-        let (marked, plain) = {
+        let (marked, plain, more) = {
             let reading = self.talk.look(&self.job.log);
             let marked = reading.prompt.is_some_and(|at| at > self.since);
-            (marked, reading.line.as_ref().is_some_and(|l| l.plain))
+            let plain = reading.line.as_ref().is_some_and(|l| l.plain);
+            (marked, plain, reading.more.is_some())
         };
-        match (at_prompt, self.line) {
+        let reason = match (at_prompt, self.line) {
+            // It asks for the rest of a line.
+            (true, false) if more => Some(Reason::InputWait),
             // Its marks were thrown away by hand, or its output went elsewhere.
             (true, false) => Some(Reason::Prompt),
             (true, true) if marked || plain => Some(Reason::Prompt),
             _ if self.through => None,
             _ => Some(Reason::InputWait),
-        }
+        };
+        reason.map(Came::For)
+    }
+
+    fn line_has_begun(&self) -> bool {
+        let reading = self.talk.look(&self.job.log);
+        reading.line.as_ref().is_some_and(|l| l.output.is_some())
     }
 
     fn has_more(&self) -> bool {

@@ -5,7 +5,7 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use ostler_proto::limits;
@@ -30,6 +30,8 @@ pub(crate) struct Talk {
     typed: AtomicU64,
     /// The same for what left a line unfinished.
     half: AtomicU64,
+    /// What was typed last ended with Enter.
+    entered: AtomicBool,
     number: AtomicU64,
     /// Up to where the log has been handed back to those who talk.
     told: AtomicU64,
@@ -84,6 +86,7 @@ impl Talk {
             reading: Mutex::new(Reading::new(&spec.nonce)),
             typed: AtomicU64::new(0),
             half: AtomicU64::new(0),
+            entered: AtomicBool::new(false),
             number: AtomicU64::new(0),
             told: AtomicU64::new(0),
         }
@@ -111,6 +114,8 @@ impl Talk {
         let Some(last) = bytes.last() else { return };
         let at = log.end() + 1;
         self.typed.store(at, Ordering::Release);
+        let entered = matches!(last, b'\n' | b'\r');
+        self.entered.store(entered, Ordering::Release);
         // Enter, and what throws a line away: ^C ^D ^U.
         let whole = matches!(last, b'\n' | b'\r' | 0x03 | 0x04 | 0x15);
         self.half
@@ -120,6 +125,12 @@ impl Talk {
     /// Somebody has typed at the prompt that stands at this offset, and it may not have got to it yet.
     pub(crate) fn typed_since(&self, prompt: u64) -> bool {
         self.typed.load(Ordering::Acquire) > prompt
+    }
+
+    /// What was typed last ended with Enter. Otherwise it is half a line, or it has thrown one away: fish shows no new
+    /// prompt for that.
+    pub(crate) fn was_entered(&self) -> bool {
+        self.entered.load(Ordering::Acquire)
     }
 
     /// Half a line stands at the prompt at this offset.
@@ -233,7 +244,11 @@ impl Reading {
                     line.prompt = true;
                 }
             }
-            Letter::More => self.more = Some(mark.to),
+            Letter::More => {
+                // The prompt is used up: what is typed now goes on with the line that stands there.
+                self.prompt = None;
+                self.more = Some(mark.to);
+            }
             Letter::Typed => {
                 self.start(mark.to);
                 if let Some(line) = self.line.as_mut().filter(|l| l.plain) {

@@ -1,16 +1,18 @@
 //! `ostler shell exec`.
 
-use std::io::Read as _;
+use std::io::{IsTerminal as _, Read as _};
 
 use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ostler::{Client, Mode};
-use ostler_proto::methods::{JobSignal, Reason, ShellExec, SignalJob};
+use ostler_proto::limits;
+use ostler_proto::methods::{JobRead, JobSignal, Read, Reason, ShellExec, SignalJob};
 use ostler_proto::shell::{Exec, Executed};
 
 use super::stands;
 use crate::cli::failure::Failure;
 use crate::cli::interrupts::Interrupts;
-use crate::cli::output::{Out, Pour, note};
+use crate::cli::output::{self, Out, Pour, note};
 use crate::cli::scope::{self, Scope, SessionArg};
 use crate::cli::{completions, duration, nearest, words};
 use crate::exit;
@@ -90,7 +92,22 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         out.json(&executed)?;
         out.flush()?;
     } else {
-        print(&executed, &scope.pasted(&args.id)).await?;
+        let id = scope.pasted(&args.id);
+        if is_full_screen(&executed) && std::io::stdout().is_terminal() {
+            return Err(
+                Failure::ours(format!("a full-screen program runs in {id}")).hint(format!(
+                    "ostler attach {id}; ostler screen {id}; ostler keys {id} KEY"
+                )),
+            );
+        }
+        let lost = print(&client, &executed).await?;
+        if lost > 0 {
+            let words = format!(
+                "{} of the output are lost: no more is kept",
+                words::bytes(lost)
+            );
+            return Err(Failure::ours(words).hint("let the line write its file itself"));
+        }
     }
     code(&executed, &scope, &args)
 }
@@ -123,27 +140,66 @@ async fn interrupted(client: &Client, interrupts: &mut Interrupts, signal: Signa
     Failure::quiet(exit::INTERRUPTED)
 }
 
-async fn print(executed: &Executed, id: &str) -> Result<(), Failure> {
-    let decode = |text: &str| base64::engine::general_purpose::STANDARD.decode(text);
-    let bytes = decode(executed.base64.as_deref().unwrap_or_default())
-        .map_err(|e| Failure::ours(format!("the supervisor answered what is no base64: {e}")))?;
+/// Prints what a line printed; returns how many bytes of it are gone.
+async fn print(client: &Client, executed: &Executed) -> Result<u64, Failure> {
     let out = Pour::stdout();
-    out.write(&bytes).await?;
-    if executed.truncated {
-        out.write(executed.tail.as_bytes()).await?;
-        note(&format!(
-            "note: only begin and end of {}; all: ostler read {id} --since {} --max 1M",
-            words::size(executed.next - executed.from),
-            executed.from
-        ));
+    if !executed.truncated {
+        let bytes = STANDARD.decode(executed.base64.as_deref().unwrap_or_default());
+        let bytes = bytes.map_err(|e| {
+            Failure::ours(format!("the supervisor answered what is no base64: {e}"))
+        })?;
+        out.write(&bytes).await?;
+        return Ok(executed.lost);
     }
-    if executed.lost > 0 {
-        note(&format!(
-            "note: {} of it are lost",
-            words::bytes(executed.lost)
-        ));
+    // Too much for one answer: page by page, from the log.
+    let (mut at, mut lost, mut held) = (executed.from, 0, false);
+    while at < executed.next {
+        let read = Read {
+            id: executed.row.process_id.clone(),
+            since: Some(at),
+            max: Some((executed.next - at).min(limits::PAGE_MAX)),
+            raw: true,
+            ..Read::default()
+        };
+        let page = client.ask::<JobRead>(read).await?;
+        lost += page.lost;
+        if page.next <= at {
+            break;
+        }
+        at = page.next;
+        let mut bytes = output::bytes_of(&page)?;
+        if executed.crlf {
+            bytes = lf(&bytes, &mut held);
+        }
+        out.write(&bytes).await?;
     }
-    Ok(())
+    if held {
+        out.write(b"\r").await?;
+    }
+    Ok(lost)
+}
+
+/// One CR off each LF; one at the end waits for what follows.
+fn lf(bytes: &[u8], held: &mut bool) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(bytes.len() + 1);
+    for byte in bytes {
+        if *held && *byte != b'\n' {
+            plain.push(b'\r');
+        }
+        *held = *byte == b'\r';
+        if !*held {
+            plain.push(*byte);
+        }
+    }
+    plain
+}
+
+/// A screen of its own, drawn over ours, would leave it in disorder, and its questions would be answered into our shell.
+fn is_full_screen(executed: &Executed) -> bool {
+    let bytes = STANDARD.decode(executed.base64.as_deref().unwrap_or_default());
+    let has = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|w| w == what);
+    executed.reason == Reason::InputWait
+        && bytes.is_ok_and(|b| has(&b, b"\x1b[?1049h") || has(&b, b"\x1b[?47h"))
 }
 
 fn code(executed: &Executed, scope: &Scope, args: &Args) -> Result<i32, Failure> {
@@ -173,6 +229,23 @@ fn code(executed: &Executed, scope: &Scope, args: &Args) -> Result<i32, Failure>
                 note(&words);
             }
             Ok(exit::of_row(&executed.row))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_ends_are_those_of_the_program_wherever_pages_are_cut() {
+        let text = b"a\r\nb\rc\r\r\nd\r";
+        for cut in 0..text.len() {
+            let mut held = false;
+            let mut all = lf(&text[..cut], &mut held);
+            all.extend(lf(&text[cut..], &mut held));
+            assert_eq!(all, b"a\nb\rc\r\nd", "{cut}");
+            assert!(held);
         }
     }
 }
