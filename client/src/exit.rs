@@ -13,6 +13,8 @@ pub(crate) const TIMED_OUT: i32 = 124;
 pub(crate) const OURS: i32 = 125;
 /// Ctrl-C ended this command.
 pub(crate) const INTERRUPTED: i32 = 130;
+/// A foreground run whose reader went away: 128 + PIPE.
+pub(crate) const UNREAD: i32 = 141;
 /// What a job gives that was stopped and whose main process nevertheless ended with 0: 128 + TERM.
 const STOPPED: i32 = 143;
 

@@ -209,7 +209,8 @@ fn a_reader_that_has_enough_ends_the_command_quietly() {
         let said = house.shell(&line);
         assert_eq!(
             (said.out.as_str(), said.err.as_str()),
-            ("0000000000", "code 0\n")
+            ("0000000000", "code 141\n"),
+            "as in a shell: what was stopped on the way is no success"
         );
         let desk = house.desk();
         let rows = desk.must::<ostler_proto::methods::JobList>(ostler_proto::methods::List {
@@ -272,7 +273,8 @@ fn a_reader_that_is_gone_is_no_error_of_any_command() {
             "stop web",
         ] {
             let said = house.shell(&format!("(ostler {command}; echo code $? >&2) | :"));
-            assert_eq!(said.err, "code 0\n", "{command}");
+            let code = if command.starts_with("run") { 141 } else { 0 };
+            assert_eq!(said.err, format!("code {code}\n"), "{command}");
         }
         let said = house.shell("(ostler tail web; echo code $? >&2) | head -n 1");
         assert_eq!(

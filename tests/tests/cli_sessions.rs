@@ -68,7 +68,9 @@ fn a_session_is_renamed_and_its_jobs_go_on_under_the_new_name() {
             (said.code, said.out.as_str(), said.err.as_str()),
             (0, "nightly\n", "")
         );
-        assert_eq!(house.cli(&["ls", "-q", "--session", "nightly"]).out, "t1\n");
+        // As the next command needs it.
+        let ids = house.cli(&["ls", "-q", "--session", "nightly"]).out;
+        assert_eq!(ids, "nightly/t1\n");
         let said = house.cli(&["session", "rename", "nightly", "a/b"]);
         assert_eq!(said.code, 2);
         let json = house
@@ -131,7 +133,11 @@ fn ends_are_listed_until_they_are_confirmed() {
 fn a_job_that_starts_a_job_does_so_in_its_own_session() {
     in_empty_house(async |house| {
         let told = house.shell("ostler run --session inner -c 'ostler start -- sleep 100' && ostler ls -q --session inner --live");
-        assert_eq!((told.code, told.out.as_str()), (0, "t2\nt2\n"), "{told:?}");
+        assert_eq!(
+            (told.code, told.out.as_str()),
+            (0, "t2\ninner/t2\n"),
+            "{told:?}"
+        );
         let told = house.cli(&["signal", "inner/t1", "TERM"]);
         assert!(told.err.contains("t1 has ended"), "{told:?}");
     });

@@ -399,7 +399,7 @@ fn two_agents_in_one_repository_do_not_meet_and_the_person_sees_both() {
         assert_eq!(code, 0);
         assert!(out.contains("stopped in N s, 1 process"), "{out}");
         let (_, out, _) = told(house, &["ls", "-q", "--live", "--session", "codex-9qd"]);
-        assert_eq!(out, "t1\n", "the other one is not touched");
+        assert_eq!(out, "codex-9qd/t1\n", "the other one is not touched");
         let unknown = told(house, &["show", "t5", "--session", "codex-9qd"]);
         assert_eq!(
             (unknown.0, unknown.2.as_str()),

@@ -296,8 +296,12 @@ fn a_second_daemon_on_the_same_place_is_refused() {
         let output = house.ostler(&["daemon", "run"]).output().unwrap();
         let words = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "{words}");
-        assert_eq!(words.trim_end().lines().count(), 1, "{words}");
+        assert_eq!(output.status.code(), Some(125), "{words}");
+        assert_eq!(
+            words.trim_end().lines().count(),
+            2,
+            "a line and a hint: {words}"
+        );
         let pid = house.info().await.hello.keeper_pid.to_string();
         assert!(words.contains(&pid), "it names who has the place: {words}");
         assert_eq!(desk.get(&row.id).await.row.state, State::Running);

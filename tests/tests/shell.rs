@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, Row, State};
 use ostler_proto::methods::{
-    For, JobList, JobScreen, JobSignal, JobWait, JobWrite, List, OpenSession, Reason, ShellClose,
-    ShellExec, ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target, Wait, Write,
+    For, JobList, JobResize, JobScreen, JobSignal, JobWait, JobWrite, List, OpenSession, Reason,
+    Resize, ShellClose, ShellExec, ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target,
+    Wait, Write,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::Look;
@@ -908,17 +909,21 @@ fn a_line_waits_for_nobody_who_has_typed_ahead() {
                 Reason::Prompt,
                 "{program}"
             );
-            if program == "dash" {
-                // Its terminal holds the line, and lets go of it.
-                assert_eq!(done(&desk, &id, "echo x").await, ("x\n".into(), 0));
-                continue;
+            if program != "dash" {
+                desk.said(&id, "rm -r *$").await;
             }
-            desk.said(&id, "rm -r *$").await;
-            let refused = desk.refused::<ShellExec>(exec(&id, "echo x")).await;
-            assert!(
-                refused.message.contains("half a line"),
-                "{program}: {refused:?}"
-            );
+            match desk.call::<ShellExec>(exec(&id, "echo x")).await {
+                // Its terminal holds the line and shows it early or late; early, it lets go of it.
+                Ok(ran) => {
+                    assert_eq!(program, "dash");
+                    assert_eq!(ran.output.as_deref(), Some("x\n"));
+                    continue;
+                }
+                Err(refused) => assert!(
+                    refused.message.contains("half a line"),
+                    "{program}: {refused:?}"
+                ),
+            }
             desk.must::<JobWrite>(write("\u{3}")).await;
             assert_eq!(
                 done(&desk, &id, "echo x").await,
@@ -971,7 +976,159 @@ fn a_line_inline_in_what_is_no_shell_is_given_up() {
             ..exec(&id, "pwd")
         };
         let refused = desk.refused::<ShellExec>(inline).await;
-        assert!(refused.message.contains("did not take"), "{refused:?}");
+        assert!(
+            refused.message.contains("not known whether it ran"),
+            "{refused:?}"
+        );
+    });
+}
+
+/// A prompt that is drawn again is still behind half a line.
+#[test]
+fn half_a_line_stays_half_when_its_prompt_is_drawn_again() {
+    in_house(async |house, desk| {
+        for program in posix() {
+            let id = shell(house, &desk, program).await;
+            let write = |text: &str| Write {
+                id: id.clone(),
+                text: Some(text.into()),
+                ..Write::default()
+            };
+            desk.must::<JobWrite>(write("echo half; : ")).await;
+            desk.must::<JobWrite>(write("\u{c}")).await;
+            let size = Resize {
+                session: None,
+                id: id.clone(),
+                rows: 30,
+                cols: 90,
+                seat: None,
+            };
+            desk.must::<JobResize>(size).await;
+            desk.wait_for(&id, For::Quiet(100)).await;
+            let refused = desk.refused::<ShellExec>(exec(&id, "echo x")).await;
+            assert!(
+                refused.message.contains("half a line"),
+                "{program}: {refused:?}"
+            );
+        }
+    });
+}
+
+/// A line that prints what a prompt is made of, and one that prints what the log holds of one.
+#[test]
+fn a_printed_prompt_ends_no_line() {
+    in_house(async |house, desk| {
+        for program in posix() {
+            let id = shell(house, &desk, program).await;
+            let (said, code) = done(&desk, &id, "set; sleep 0.3; echo END; (exit 4)").await;
+            assert!(said.ends_with("END\n"), "{program}: {said}");
+            assert_eq!(code, 4, "{program}");
+            fs::write(house.file("home/seen"), desk.bytes(&id).await).unwrap();
+            let (said, code) = done(
+                &desk,
+                &id,
+                "cat \"$HOME/seen\"; sleep 0.3; echo END; (exit 5)",
+            )
+            .await;
+            assert!(said.ends_with("END\n"), "{program}: {said}");
+            assert_eq!(code, 5, "{program}");
+        }
+    });
+}
+
+/// Marks go where the terminal is, and a directory may be called anything.
+#[test]
+fn where_output_goes_and_how_directories_are_called_breaks_no_line() {
+    in_house(async |house, desk| {
+        let home = house.file("home");
+        fs::create_dir_all(home.join("a\u{1b}[1mb\u{7}c\nd")).unwrap();
+        for program in posix() {
+            let id = shell(house, &desk, program).await;
+            let ran = run(&desk, &id, "cd \"$HOME\"/a*; (exit 3)").await;
+            assert_eq!(
+                (ran.exit_code, ran.output.as_deref()),
+                (Some(3), Some("")),
+                "{program}"
+            );
+            assert!(
+                ran.cwd
+                    .as_deref()
+                    .unwrap()
+                    .ends_with("a\u{1b}[1mb\u{7}c\nd"),
+                "{program}: {ran:?}"
+            );
+            assert_eq!(
+                done(&desk, &id, "echo x").await,
+                ("x\n".into(), 0),
+                "{program}"
+            );
+            done(&desk, &id, "cd /; exec 5>&1 >/dev/null").await;
+            assert_eq!(
+                done(&desk, &id, "echo gone; (exit 6)").await,
+                (String::new(), 6),
+                "{program}"
+            );
+            assert_eq!(
+                done(&desk, &id, "exec >&5; echo back").await,
+                ("back\n".into(), 0),
+                "{program}"
+            );
+        }
+    });
+}
+
+/// Who talks to a terminal behind ours is not seen to wait, so nothing is said of it but that it is quiet.
+#[test]
+fn a_program_that_passes_its_terminal_on_is_no_question() {
+    in_house(async |house, desk| {
+        if !installed("script") {
+            return;
+        }
+        let id = shell(house, &desk, "bash").await;
+        let ran = done(&desk, &id, "script -qec 'sleep 2.2; echo done' /dev/null").await;
+        assert!(ran.0.contains("done"), "{ran:?}");
+    });
+}
+
+/// Keys that a shell itself reads inside a line are no prompt.
+#[test]
+fn a_shell_that_reads_a_key_is_not_at_its_prompt() {
+    in_house(async |house, desk| {
+        let reads: &[(&str, &str)] = &[
+            ("bash", "read -n1 y; echo got-$y"),
+            ("zsh", "read -k1 y; echo got-$y"),
+        ];
+        for (program, line) in reads.iter().filter(|r| installed(r.0)) {
+            let id = shell(house, &desk, program).await;
+            let sent = send(&desk, &id, &format!("{line}\n")).await;
+            assert_eq!(sent.reason, Reason::InputWait, "{program}: {sent:?}");
+            let sent = send(&desk, &id, "k").await;
+            assert_eq!(
+                (sent.reason, sent.exit_code),
+                (Reason::Prompt, Some(0)),
+                "{program}: {sent:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_shell_that_became_another_program_is_not_called_ready() {
+    in_house(async |house, desk| {
+        if !installed("dash") {
+            return;
+        }
+        fs::create_dir_all(house.file("home")).unwrap();
+        fs::write(house.file("home/.bashrc"), "exec dash -i\n").unwrap();
+        let opened = desk.must::<ShellOpen>(plain(house, &["bash"])).await;
+        assert!(!opened.ready && !opened.exec, "{opened:?}");
+        let refused = desk
+            .refused::<ShellExec>(Exec {
+                timeout_ms: Some(1_000),
+                ..exec(&opened.row.id, "echo x")
+            })
+            .await;
+        assert_eq!(refused.kind, RefusalKind::Busy);
     });
 }
 

@@ -121,6 +121,18 @@ pub(crate) fn keep(foreground: bool) -> ExitCode {
 
 /// Runs the keeper in the foreground.
 pub(crate) fn run() -> ExitCode {
+    let there = folders()
+        .ok()
+        .filter(|folders| std::os::unix::net::UnixStream::connect(folders.socket()).is_ok());
+    if let Some(house) = there.and_then(|folders| house::read(&folders)) {
+        Failure::ours(format!(
+            "a supervisor runs already, with keeper {}",
+            house.pid
+        ))
+        .hint("ostler daemon stop ends it")
+        .tell();
+        return ExitCode::from(125);
+    }
     keep(true)
 }
 

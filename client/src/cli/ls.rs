@@ -52,7 +52,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         let labels = Labels::for_rows(&client, &scope, table.jobs.iter()).await?;
         if args.quiet {
             for row in &table.jobs {
-                out.line(&labels.job(row))?;
+                // For the next command, which has no --session of its own.
+                out.line(&scope.pasted(&labels.job(row)))?;
             }
         } else {
             out.text(&render(

@@ -75,6 +75,15 @@ async fn elsewhere(
     }
 }
 
+/// Returns how a command fails that would forget `text`, where something of nearly that name is there.
+pub(crate) async fn slip(client: &Client, scope: &Scope, text: &str) -> Option<Failure> {
+    let near = near(client, scope, text)
+        .await
+        .filter(|near| near != text)?;
+    let words = format!("no job {}", scope.placed(text));
+    Some(Failure::ours(words).hint(format!("did you mean {near}?")))
+}
+
 /// Returns the id or name that is most like what was typed: of this project, or of the one session that was named.
 async fn near(client: &Client, scope: &Scope, id: &str) -> Option<String> {
     let list = match &scope.explicit {

@@ -57,12 +57,20 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let mut started_too = started.clone();
     tokio::select! {
         streamed = stream(&client, params, &told, args.json) => {
-            let (result, lost) = streamed?;
+            let (result, lost) = streamed.map_err(unread)?;
             let code = finish(&args, &scope, &result)?;
             whole(&result, lost, code)
         }
         failure = interrupted(&client, &mut interrupts, &started) => Err(failure),
         failure = feed(&client, &mut started_too, args.job.stdin) => Err(failure),
+    }
+}
+
+/// A reader that went away ends the job with us, so it is no success: as in a shell, where the next write kills it.
+fn unread(failure: Failure) -> Failure {
+    match failure.code {
+        exit::DONE => Failure::quiet(exit::UNREAD),
+        _ => failure,
     }
 }
 

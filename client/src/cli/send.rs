@@ -14,7 +14,8 @@ use crate::exit;
 Examples:
   ostler send t1 y --enter
   ostler send t1 'last words' --enter --eof
-  ostler send t1 --eof")]
+  ostler send t1 --eof
+  echo 1+1 | ostler send t1 -")]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     /// Job: id, name, SESSION/id or processId.
     #[arg(add = completions::live(), value_name = "ID")]
     id: String,
-    /// What to write.
+    /// What to write; - is what comes from standard input.
     #[arg(
         value_name = "TEXT",
         allow_hyphen_values = true,
@@ -42,13 +43,23 @@ pub(crate) struct Args {
     text: Option<String>,
 }
 
+fn read_input() -> Result<String, Failure> {
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut std::io::stdin().lock(), &mut text)
+        .map_err(|e| Failure::ours(format!("the input cannot be read: {e}")))?;
+    Ok(text)
+}
+
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let job = OneJob::of(&args.session, &args.id)?;
     if !args.enter && !args.eof && args.text.as_deref() == Some("") {
         return Err(Failure::usage("nothing to send: the text is empty")
             .hint("--enter sends a line end, --eof ends the input"));
     }
-    let mut text = args.text.unwrap_or_default();
+    let mut text = match args.text.as_deref() {
+        Some("-") => read_input()?,
+        text => text.unwrap_or_default().to_owned(),
+    };
     if args.enter {
         text.push('\n');
     }

@@ -30,7 +30,7 @@ pub(crate) struct Args {
 
 /// Returns the name on the wire.
 fn signal(text: &str) -> Result<String, String> {
-    let unknown = || "no such signal; INT, SIGINT and 2 are one".to_owned();
+    let unknown = || "no such signal; give INT, TERM, KILL or the like, or its number".to_owned();
     let upper = text.to_ascii_uppercase();
     if exit::signal_number(&upper).is_none() {
         return Err(unknown());

@@ -83,6 +83,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         let labels = Labels::for_rows(&client, &scope, rows).await;
         print(&summary, &labels.unwrap_or_default())?;
         if summary.jobs.is_empty() && failures.is_empty() {
+            if let Some(slip) = slip(&client, &scope, args.which.ids.is_empty()).await? {
+                return Err(slip);
+            }
             note(&format!("nothing to stop {}", place(&args, &scope)));
         }
     } else {
@@ -93,6 +96,25 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         Some(failure) => failure.code,
         None => code(&summary),
     })
+}
+
+/// A session that was named and is not there: whoever believes that all of it was stopped would be wrong.
+async fn slip(client: &Client, scope: &Scope, all: bool) -> Result<Option<Failure>, Failure> {
+    let Some(named) = scope.explicit.as_deref().filter(|_| all && scope.by_flag) else {
+        return Ok(None);
+    };
+    let sessions = super::labels::sessions(client).await.unwrap_or_default();
+    if sessions.is_empty() || scope::find(named, &sessions)?.is_some() {
+        return Ok(None);
+    }
+    let failure = Failure::ours(format!("no session {named}"));
+    let known = sessions
+        .iter()
+        .flat_map(|s| [s.name.as_str(), s.id.as_str()]);
+    Ok(Some(match nearest::word(named, known) {
+        Some(near) => failure.hint(format!("did you mean {near}?")),
+        None => failure.hint("ostler session ls"),
+    }))
 }
 
 /// Stops what is there, and says of what is not why not.

@@ -173,7 +173,7 @@ fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Opti
     let who = words::titled(&job.row);
     let took = words::took(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     Some(match job.reason {
-        Reason::Exit => return ended(job),
+        Reason::Exit => return ended(args, job),
         Reason::EndedBefore => ended_before(args, scope, job),
         Reason::Port => match &job.listener {
             Some(l) => format!(
@@ -182,7 +182,7 @@ fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Opti
                 words::clean(&l.program),
                 l.pid
             ),
-            None => format!("{who} takes connections after {took}"),
+            None => format!("{} takes connections after {took}", address(args)),
         },
         Reason::Text => match &job.line {
             Some(line) => format!("{who} printed after {took}: {}", words::clean(&line.text)),
@@ -198,11 +198,19 @@ fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Opti
     })
 }
 
+/// Whose it is nobody knows: any process anywhere may serve it.
+fn address(args: &Args) -> String {
+    match &args.what {
+        For::Tcp(address) => words::clean(address),
+        _ => "it".into(),
+    }
+}
+
 /// An end that was waited for speaks by its code, unless the code alone would not tell.
-fn ended(job: &WaitedJob) -> Option<String> {
+fn ended(args: &Args, job: &WaitedJob) -> Option<String> {
     match job.row.outcome {
-        // A code above 128 may be the program's own.
-        Some(Outcome::Exited) => None,
+        // A code above 128 may be the program's own. Of several jobs it does not say whose it is.
+        Some(Outcome::Exited) if args.ids.len() == 1 || job.row.exit_code == Some(0) => None,
         _ => Some(format!(
             "{} {}",
             words::titled(&job.row),

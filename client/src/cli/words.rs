@@ -140,7 +140,7 @@ pub(crate) fn state(row: &Row) -> String {
             None => "stopped".into(),
         },
         Some(Outcome::OutputLimit) => "output limit".into(),
-        Some(Outcome::IdleReaped) => "idle".into(),
+        Some(Outcome::IdleReaped) => "ended, idle".into(),
         Some(Outcome::SpawnFailed) => "not started".into(),
         Some(Outcome::SandboxFailed) => "sandbox failed".into(),
         Some(Outcome::Lost) => "lost".into(),
@@ -264,6 +264,8 @@ pub(crate) fn never_ran(row: &Row) -> Failure {
         causes,
         hint: if shell_line {
             Some("a shell line needs -c".into())
+        } else if super::size::size(&row.executable).is_ok() {
+            Some(format!("a size stands behind =: --pty={}", row.executable))
         } else {
             error.hint.clone().or_else(|| not_found(row))
         },

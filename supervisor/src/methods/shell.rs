@@ -67,10 +67,15 @@ impl Serve for ShellOpen {
         begun(&job).await;
         let reason = send::opened(&job, patience).await;
         Ok(OpenedShell {
-            ready: reason.is_some_and(|r| r != Reason::Exit),
+            // A shell that waits without a prompt asks something in its start files, or is another program by now.
+            ready: match reason {
+                Some(Reason::Prompt) => true,
+                Some(Reason::InputWait) => !takes_lines(&job),
+                _ => false,
+            },
             reason,
             text: send::opening(&job),
-            exec: takes_lines(&job),
+            exec: takes_lines(&job) && reason != Some(Reason::InputWait),
             row: job.row(),
         })
     }
@@ -165,7 +170,10 @@ fn row(job: &Job) -> ShellRow {
     let (prompt, cwd) = talk.map_or((None, None), |talk| {
         let reading = talk.look(&job.log);
         let cwd = reading.done.as_ref().and_then(|d| d.cwd.clone());
-        let runs = reading.line.as_ref().is_some_and(|l| !l.is_over());
+        let runs = reading
+            .line
+            .as_ref()
+            .is_some_and(|l| !l.is_done() && !l.is_aborted());
         (reading.prompt.filter(|_| !runs), cwd)
     });
     ShellRow {

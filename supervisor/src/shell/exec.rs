@@ -15,7 +15,7 @@ use super::{
     waiting::{Came, Waiting, look},
 };
 use crate::{
-    job::Job,
+    job::{Job, Level},
     log::Filter,
     terminal::{
         dialect::{Dialect, HandOver, ShellSpec, is_plain},
@@ -48,6 +48,12 @@ pub(crate) fn shell(job: &Job) -> Result<(&ShellSpec, &Talk), Refusal> {
         return Err(Refusal::new(RefusalKind::NoInput, words)
             .hint("ostler send writes to a command; ostler shell open opens a shell"));
     };
+    if job.wanted().borrow().level > Level::Run && job.status().finished.is_none() {
+        let words = format!("{id} is being ended");
+        return Err(
+            Refusal::new(RefusalKind::NoInput, words).hint("ostler shell open opens another")
+        );
+    }
     if job.status().finished.is_some() {
         let how = job.row().outcome.map_or("", outcome_words);
         let words = format!("{id} has ended{how}; its directory, variables and programs are gone");
@@ -128,14 +134,21 @@ pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal
     };
     let came = waiting.come().await;
     drop(turn);
-    let Came::For(reason) = came else {
+    let Came::For(mut reason) = came else {
         talk.look(&job.log).line = None;
-        return Err(busy(job, "its shell did not take the line")
-            .hint("ostler shell read shows what it says instead"));
+        return Err(busy(
+            job,
+            "its shell has not said that it took the line; it is not known whether it ran",
+        )
+        .hint("ostler shell read shows what it says instead"));
     };
     let line = {
         let mut reading = talk.look(&job.log);
         let line = reading.line.clone();
+        // It has ended on the way here.
+        if reason != Reason::Exit && line.as_ref().is_some_and(Line::is_done) {
+            reason = Reason::Prompt;
+        }
         if reason == Reason::Prompt {
             reading.line = None;
         }
@@ -304,11 +317,15 @@ async fn at_prompt(job: &Arc<Job>, talk: &Talk, until: Option<Instant>) -> Resul
             Ok(()) = news.changed() => {}
             Ok(()) = status.changed() => {}
             () = tokio::time::sleep_until(give_up) => {
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    return Err(busy(job, "it is not at its prompt yet; nothing was typed")
+                        .hint("ostler shell read shows what it does; give it more time"));
+                }
                 if talk.was_entered() && talk.look(&job.log).prompt.is_some() {
                     return Err(busy(job, "what was typed at its prompt has not begun")
                         .hint(format!("ostler keys {} C-c throws it away", job.id())));
                 }
-                return proven(job).await;
+                return proven(job, talk).await;
             }
         }
     }
@@ -346,9 +363,15 @@ fn goes_on(job: &Job) -> String {
 pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
     let mut reading = talk.look(&job.log);
     if let Some(line) = &reading.line {
-        // It never began, and its shell is at another prompt: somebody threw it away.
-        let gone = line.output.is_none() && reading.prompt.is_some_and(|at| at > line.typed_at);
-        if !line.is_over() && !gone {
+        // It never began, and its shell is at another prompt, or has had its time: somebody threw it away.
+        let again = reading.prompt.is_some_and(|at| at > line.typed_at);
+        let gone = line.output.is_none() && (again || line.since.elapsed() > PROMPT * 2);
+        let in_front = || {
+            job.place()
+                .is_some_and(|(place, _)| place.group == place.leader)
+        };
+        let over = line.is_done() || line.is_aborted() && in_front();
+        if !over && !gone {
             let why = busy(job, "its last line still runs").hint(goes_on(job));
             return Stand::Busy(Box::new(why));
         }
@@ -356,7 +379,8 @@ pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
     }
     match (reading.prompt, reading.running) {
         (Some(prompt), _)
-            if talk.is_half_typed(prompt) || talk.was_typed_ahead() && shows_text(job, prompt) =>
+            if talk.is_half_typed(reading.done.as_ref())
+                || talk.was_typed_ahead() && shows_text(job, prompt) =>
         {
             let why = busy(job, "somebody has typed half a line at its prompt")
                 .hint(format!("ostler keys {} C-c throws it away", job.id()));
@@ -385,10 +409,17 @@ pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
 }
 
 /// No prompt has come: its marks may have been thrown away, and the kernel knows.
-async fn proven(job: &Arc<Job>) -> Result<(), Refusal> {
+async fn proven(job: &Arc<Job>, talk: &Talk) -> Result<(), Refusal> {
+    // Nobody has started anything since its last line ended; else a shell that reads whole lines looks the same at its
+    // prompt and in a `read`.
+    let untouched = {
+        let reading = talk.look(&job.log);
+        let done = reading.done.as_ref();
+        done.is_some_and(|d| reading.running.is_none() && !talk.typed_since(d.from))
+    };
     if let Some((place, modes)) = job.place()
         && place.group == place.leader
-        && !modes.lines
+        && (!modes.lines || untouched)
         && look(place).await.newer_than(&Waits::default()).is_some()
     {
         return Ok(());
@@ -443,7 +474,13 @@ fn answer(
     let begin = line
         .as_ref()
         .map_or(job.log.end(), |l| l.output.unwrap_or(l.typed_at));
-    let end = done.map_or_else(|| job.log.end(), |d| d.from).max(begin);
+    let begun = line.as_ref().is_some_and(|l| l.output.is_some());
+    let end = match done {
+        Some(done) => done.from.max(begin),
+        // What stands there is how it was typed.
+        None if !begun => begin,
+        None => job.log.end().max(begin),
+    };
     let way = Way {
         adds_cr: job
             .with_terminal(|t| t.settings())
@@ -478,12 +515,19 @@ fn answer(
             Some(ended) => ended.exit_code,
             None => done.and_then(|d| d.code),
         },
-        cwd: done.and_then(|d| d.cwd.clone()),
+        cwd: done.and_then(|d| d.cwd.clone().or_else(|| directory(job))),
         duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         shared,
         others: pid.is_some_and(proof::has_children),
         row,
     }
+}
+
+/// Where the shell is, by the kernel: its own name for it may hold what no mark can.
+fn directory(job: &Job) -> Option<String> {
+    let pid = job.status().pid?;
+    let path = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    Some(path.to_string_lossy().into_owned())
 }
 
 /// What was printed, as the answer has it.

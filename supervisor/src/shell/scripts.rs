@@ -2,7 +2,8 @@
 //!
 //! Nothing of the user is touched: a folder of ours stands where the shell looks first. Every function begins with the
 //! status of the line before and returns it; none fails under `set -eu`, a frozen variable or a trap. Names begin with
-//! `__ost_`; nothing is exported, so no nested shell and no `env` shows any of it.
+//! `__ost_`; nothing is exported (but under `set -a`), so no nested shell and no `env` shows any of it. Marks around an
+//! output go to the terminal itself, wherever the output goes. A directory whose name no mark can hold is left out.
 //!
 //! Why marks are where they are, shell by shell, is said at each.
 
@@ -101,19 +102,21 @@ impl Start<'_> {
 /// Before the user's files, so that these cannot break a definition half way.
 const BASH: &str = r#"__ost_k=@NONCE@ __ost_p=@DIR@
 __ost_d() {
-  local s=$?
-  builtin printf '\033]133;D;%s;k=%s;%s\007' "$s" "$__ost_k" "$PWD"
+  local s=$? w=$PWD
+  case $w in *[[:cntrl:]]*) w= ;; esac
+  builtin printf '\033]133;D;%s;k=%s;%s\007' "$s" "$__ost_k" "$w"
   case $- in *e*) return 0 ;; esac
   return "$s"
 }
 __ost_c() {
-  builtin printf '\033]133;C;k=%s;n=%s\007' "$__ost_k" "${__ost_n-}"
+  builtin printf '\033]133;C;k=%s;n=%s\007' "$__ost_k" "${__ost_n-}" >/dev/tty
   case $- in *e*) return 0 ;; esac
   return "${__ost_s:-0}"
 }
 __ost_e() {
-  local s=$?
-  builtin printf '\033]133;D;%s;k=%s;n=%s;%s\007' "$s" "$__ost_k" "${__ost_n-}" "$PWD"
+  local s=$? w=$PWD
+  case $w in *[[:cntrl:]]*) w= ;; esac
+  builtin printf '\033]133;D;%s;k=%s;n=%s;%s\007' "$s" "$__ost_k" "${__ost_n-}" "$w" >/dev/tty
   __ost_t= __ost_n=
   case "${PROMPT_COMMAND[*]-}" in *__ost_d*__ost_arm*) ;; *) __ost_hook ;; esac
   __ost_arm
@@ -160,8 +163,9 @@ ZDOTDIR=@DIR@
 /// history by its status would end a shell under `set -e`, so the option for lines with a blank in front does it.
 const ZSH: &str = r#"__ost_k=@NONCE@ __ost_p=@DIR@
 __ost_d() {
-  local s=$?
-  builtin printf '\033]133;D;%s;k=%s;%s\007' "$s" "$__ost_k" "$PWD"
+  local s=$? w=$PWD
+  case $w in *[[:cntrl:]]*) w= ;; esac
+  builtin printf '\033]133;D;%s;k=%s;%s\007' "$s" "$__ost_k" "$w"
   return $s
 }
 __ost_pre() {
@@ -169,12 +173,14 @@ __ost_pre() {
   builtin printf '\033]133;H;k=%s\007' "$__ost_k"
 }
 __ost_c() {
-  builtin printf '\033]133;C;k=%s;n=%s\007' "$__ost_k" "${__ost_n-}"
+  builtin printf '\033]133;C;k=%s;n=%s\007' "$__ost_k" "${__ost_n-}" >/dev/tty
+  if [[ -o err_return || -o err_exit ]]; then return 0; fi
   return ${__ost_s:-0}
 }
 __ost_e() {
-  local s=$?
-  builtin printf '\033]133;D;%s;k=%s;n=%s;%s\007' "$s" "$__ost_k" "${__ost_n-}" "$PWD"
+  local s=$? w=$PWD
+  case $w in *[[:cntrl:]]*) w= ;; esac
+  builtin printf '\033]133;D;%s;k=%s;n=%s;%s\007' "$s" "$__ost_k" "${__ost_n-}" "$w" >/dev/tty
   __ost_t= __ost_n=
   __ost_arm
   return $s
@@ -218,19 +224,23 @@ function __ost_c
     set -l s $status
     read -gz __ost_t <$__ost_p/$argv[1]
     set -g __ost_n $argv[2]
-    printf '\033]133;C;k=%s;n=%s\007' $__ost_k $argv[2]
+    builtin printf '\033]133;C;k=%s;n=%s\007' $__ost_k $argv[2] >/dev/tty
     return $s
 end
 function __ost_e
     set -l s $status
-    printf '\033]133;D;%s;k=%s;n=%s;%s\007' $s $__ost_k "$__ost_n" "$PWD"
+    set -l w $PWD
+    string match -qr '[[:cntrl:]]' -- $w; and set w ''
+    builtin printf '\033]133;D;%s;k=%s;n=%s;%s\007' $s $__ost_k "$__ost_n" "$w" >/dev/tty
     set -g __ost_t
     set -g __ost_n
     return $s
 end
 function __ost_d --on-event fish_postexec
     set -l s $status
-    printf '\033]133;D;%s;k=%s;%s\007' $s $__ost_k "$PWD"
+    set -l w $PWD
+    string match -qr '[[:cntrl:]]' -- $w; and set w ''
+    builtin printf '\033]133;D;%s;k=%s;%s\007' $s $__ost_k "$w"
     return $s
 end
 function __ost_h --on-event fish_preexec
@@ -244,13 +254,17 @@ end
 /// Marks by expansion alone: these shells run nothing before a prompt.
 const POSIX: &str = r#"__ost_k=@NONCE@ __ost_p=@DIR@
 __ost_c() {
-  printf '\033]133;C;k=%s;n=%s\007' "$__ost_k" "${__ost_n-}"
+  command printf '\033]133;C;k=%s;n=%s\007' "$__ost_k" "${__ost_n-}" >/dev/tty
   case $- in *e*) return 0 ;; esac
   return "${__ost_s:-0}"
 }
 __ost_e() {
   __ost_s=$?
-  printf '\033]133;D;%s;k=%s;n=%s;%s\007' "$__ost_s" "$__ost_k" "${__ost_n-}" "$PWD"
+  case $PWD in
+    *[[:cntrl:]]*) __ost_w= ;;
+    *) __ost_w=$PWD ;;
+  esac
+  command printf '\033]133;D;%s;k=%s;n=%s;%s\007' "$__ost_s" "$__ost_k" "${__ost_n-}" "$__ost_w" >/dev/tty
   __ost_t= __ost_n=
   __ost_arm
   return "$__ost_s"
@@ -258,7 +272,7 @@ __ost_e() {
 __ost_arm() {
   case ${PS1-} in
     *";k=$__ost_k"*) ;;
-    *) PS1="$(printf '\033]133;D;')"'$?'"$(printf ';k=%s;' "$__ost_k")"'$PWD'"$(printf '\007')${PS1-}$(printf '\033]133;B;k=%s\007' "$__ost_k")" ;;
+    *) PS1="$(printf '\033]133;D;')"'$?'"$(printf ';k=%s\007' "$__ost_k")${PS1-}$(printf '\033]133;B;k=%s\007' "$__ost_k")" ;;
   esac
   case ${PS2-} in
     *";k=$__ost_k"*) ;;

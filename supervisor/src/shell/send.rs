@@ -147,7 +147,10 @@ fn answer(
     talk.tell(next);
     let (exit_code, cwd) = {
         let mut reading = talk.look(&job.log);
-        let over = reading.line.as_ref().is_some_and(|l| l.is_over());
+        let over = reading
+            .line
+            .as_ref()
+            .is_some_and(|l| l.is_done() || l.is_aborted());
         let line = reading.line.take_if(|_| over);
         let newest = reading.done.clone().filter(|d| d.from >= from);
         let done = line.and_then(|l| l.done).or(newest);

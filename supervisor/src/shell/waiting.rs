@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::{
     job::Job,
     terminal::{
-        Terminal,
+        Settings, Terminal,
         dialect::Dialect,
         proof::{self, Place, Wait, Waits},
         talk::Talk,
@@ -26,6 +26,8 @@ const ASK_MOST: Duration = Duration::from_secs(1);
 const AMONG: Duration = Duration::from_millis(150);
 /// The same inside a line, where what else it waits for may be its work.
 const AMONG_IN_LINE: Duration = Duration::from_secs(1);
+/// Silence after which a line is taken for waiting that talks to a terminal behind this one.
+const RELAYED: Duration = Duration::from_secs(3);
 /// How long the kernel may take to hand over what a program has written.
 const ON_ITS_WAY: Duration = Duration::from_millis(5);
 /// Silence at a prompt after which a line that was typed there and has not begun was not taken.
@@ -82,6 +84,9 @@ impl Waiting<'_> {
             if self.quiet.is_some_and(|quiet| now >= silent_since + quiet) {
                 return Came::For(Reason::InferredIdle);
             }
+            if now >= silent_since + RELAYED && self.is_relayed() {
+                return Came::For(Reason::InferredIdle);
+            }
             let ask_at = silent_since + pause;
             if now >= ask_at {
                 if let Some(came) = self.ask(now - silent_since).await {
@@ -114,7 +119,10 @@ impl Waiting<'_> {
         let reading = self.talk.look(&self.job.log);
         let prompt = reading.prompt.filter(|at| *at > self.since);
         if !self.line {
-            let over = reading.line.as_ref().is_some_and(|l| l.is_over());
+            let over = reading
+                .line
+                .as_ref()
+                .is_some_and(|l| l.is_done() || l.is_aborted());
             return (prompt.is_some() && (over || reading.line.is_none()) && self.shell_in_front())
                 .then_some(Came::For(Reason::Prompt));
         }
@@ -122,7 +130,7 @@ impl Waiting<'_> {
         if let Some(output) = line.output {
             self.job.face.echoes.close(&self.job.log, output);
         }
-        if line.is_over() {
+        if line.is_done() {
             return Some(Came::For(Reason::Prompt));
         }
         let idle_at_prompt = prompt.is_some() && line.output.is_none() && silent >= NOT_TAKEN;
@@ -146,23 +154,41 @@ impl Waiting<'_> {
         if wait == Wait::Among && silent < enough {
             return None;
         }
-        let at_prompt = place.group == place.leader && self.is_shell() && !modes.lines;
-        let (marked, plain, more) = {
-            let reading = self.talk.look(&self.job.log);
-            let marked = reading.prompt.is_some_and(|at| at > self.since);
-            let plain = reading.line.as_ref().is_some_and(|l| l.plain);
-            (marked, plain, reading.more.is_some())
-        };
-        let reason = match (at_prompt, self.line) {
-            // It asks for the rest of a line.
-            (true, false) if more => Some(Reason::InputWait),
-            // Its marks were thrown away by hand, or its output went elsewhere.
-            (true, false) => Some(Reason::Prompt),
+        let in_front = place.group == place.leader && self.is_shell();
+        let at_prompt = in_front && !modes.lines;
+        let reading = self.talk.look(&self.job.log);
+        let (aborted, plain) = reading
+            .line
+            .as_ref()
+            .map_or((false, false), |l| (l.is_aborted(), l.plain));
+        let marked = reading.prompt.is_some_and(|at| at > self.since);
+        // Inside a line a shell can read its terminal as it does at its prompt; outside of one it asks for the rest.
+        let inside = reading.more.is_some() || reading.running.is_some();
+        // Nobody has seen a mark of it: it may be another program by now.
+        let known = reading.done.is_some() || reading.prompt.is_some();
+        let reason = match (self.line, at_prompt) {
+            // The shell has thrown the line away.
+            (true, _) if in_front && aborted => Some(Reason::Prompt),
             (true, true) if marked || plain => Some(Reason::Prompt),
+            // Its marks were thrown away by hand, or its output went elsewhere.
+            (false, true) if known && !inside => Some(Reason::Prompt),
             _ if self.through => None,
             _ => Some(Reason::InputWait),
         };
         reason.map(Came::For)
+    }
+
+    /// Something else sits in front that passes on what is typed: whether that works or waits, nobody here can see.
+    fn is_relayed(&self) -> bool {
+        let relay = |settings: Settings| {
+            !settings.lines && !settings.echo && !settings.signals && !settings.adds_cr
+        };
+        self.line
+            && !self.through
+            && self
+                .job
+                .place()
+                .is_some_and(|(place, settings)| place.group != place.leader && relay(settings))
     }
 
     fn line_has_begun(&self) -> bool {

@@ -199,15 +199,17 @@ fn waits_for(pid: u32, thread: u32, device: u64) -> Option<Wait> {
         Call::Poll => poll_set(pid, first, second)?,
         Call::Epoll => epoll_set(pid, u32::try_from(first).ok()?)?,
     };
-    let terminals = fds
-        .iter()
-        .filter(|fd| is_terminal(pid, **fd, device))
-        .count();
-    match terminals {
-        0 => None,
-        n if n == fds.len() => Some(Wait::Alone),
-        _ => Some(Wait::Among),
+    let (terminals, others): (Vec<u32>, Vec<u32>) = fds
+        .into_iter()
+        .partition(|fd| is_terminal(pid, *fd, device));
+    if terminals.is_empty() || others.iter().any(|fd| speaks(pid, *fd)) {
+        return None;
     }
+    Some(if others.is_empty() {
+        Wait::Alone
+    } else {
+        Wait::Among
+    })
 }
 
 /// `/dev/tty` is the terminal by another name for everybody who is in front of it.
@@ -215,6 +217,15 @@ fn is_terminal(pid: u32, fd: u32, device: u64) -> bool {
     let controlling = libc::makedev(5, 0);
     fs::metadata(format!("/proc/{pid}/fd/{fd}"))
         .is_ok_and(|file| file.rdev() == device || file.rdev() == controlling)
+}
+
+/// Somebody may speak there: a socket, or another terminal. Who waits for that as well works, or passes on what is
+/// typed here to who does.
+fn speaks(pid: u32, fd: u32) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    fs::metadata(format!("/proc/{pid}/fd/{fd}")).map_or(true, |file| {
+        file.file_type().is_socket() || file.file_type().is_char_device()
+    })
 }
 
 fn memory(pid: u32, at: u64, length: usize) -> Option<Vec<u8>> {

@@ -3,9 +3,12 @@
 //! A shell that nobody talks to costs nothing here. After a restart of the supervisor the same log gives the same
 //! answers.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use ostler_proto::limits;
@@ -61,6 +64,8 @@ pub(crate) struct Line {
     pub(crate) number: u64,
     /// Where the log ended before it was typed.
     pub(crate) typed_at: u64,
+    /// When.
+    pub(crate) since: Instant,
     /// It was typed as it is: what begins and ends it are the marks of the prompt, which have no number.
     pub(crate) plain: bool,
     /// Where its output begins.
@@ -72,10 +77,15 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// It has ended: its own mark says so, or a prompt that came back without it.
-    pub(crate) fn is_over(&self) -> bool {
+    /// Its own mark says that it has ended.
+    pub(crate) fn is_done(&self) -> bool {
         let told = |d: &Mark| d.number.is_some() || self.plain;
-        self.done.as_ref().is_some_and(told) || self.prompt
+        self.done.as_ref().is_some_and(told)
+    }
+
+    /// A prompt came back without that. Output can look like it, so the kernel has the last word.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.prompt && !self.is_done()
     }
 }
 
@@ -111,7 +121,10 @@ impl Talk {
 
     /// Takes down that something was typed, which is not a line that we hand over.
     pub(crate) fn note_typed(&self, log: &Log, bytes: &[u8]) {
-        let Some(last) = bytes.last() else { return };
+        // To draw the screen anew types nothing.
+        let Some(last) = bytes.iter().rfind(|b| **b != 0x0c) else {
+            return;
+        };
         let at = log.end() + 1;
         self.typed.store(at, Ordering::Release);
         let entered = matches!(last, b'\n' | b'\r');
@@ -133,9 +146,11 @@ impl Talk {
         self.entered.load(Ordering::Acquire)
     }
 
-    /// Half a line stands at the prompt at this offset.
-    pub(crate) fn is_half_typed(&self, prompt: u64) -> bool {
-        self.half.load(Ordering::Acquire) > prompt
+    /// Half a line stands at the prompt: something was typed without an end, and no line has ended since. That the
+    /// prompt was drawn again since, for a window or a key, says nothing.
+    pub(crate) fn is_half_typed(&self, done: Option<&Mark>) -> bool {
+        let half = self.half.load(Ordering::Acquire);
+        half > 0 && done.is_none_or(|d| d.from + 1 < half)
     }
 
     /// Up to where the log has been handed back to those who talk.
@@ -182,6 +197,7 @@ impl Reading {
         self.line = Some(Line {
             number,
             typed_at,
+            since: Instant::now(),
             plain: false,
             output: None,
             done: None,
@@ -277,11 +293,11 @@ impl Reading {
     fn end(&mut self, mark: Mark) {
         if let Some(line) = self.line.as_mut() {
             let ours = mark.number == Some(line.number);
-            // The hook of a prompt speaks for it only where its own mark never came; the prompt behind it decides.
-            let aborted = mark.number.is_none() && line.output.is_some();
-            // The first one ends a line that was typed as it is; zsh says it twice, with a mark of its own in between.
-            let open = |done: &Mark| done.number.is_none() && !line.plain;
-            if (ours || aborted) && line.done.as_ref().is_none_or(open) {
+            // The hook of a prompt speaks for it only where its own mark never came; the prompt behind it decides. Where
+            // the text of a prompt is printed, its code is none. The first one counts: zsh says it twice, with a mark of
+            // an unfinished line in between.
+            let hook = mark.number.is_none() && line.output.is_some() && mark.code.is_some();
+            if ours && !line.is_done() || hook && line.done.is_none() {
                 line.done = Some(mark.clone());
             }
         }
@@ -312,11 +328,11 @@ mod tests {
     #[test]
     fn a_line_is_over_with_its_own_mark() {
         let mut r = reading(" . x;eval<H;k=k><C;k=k;n=7>out");
-        assert!(!r.line.as_ref().unwrap().is_over());
+        assert!(!r.line.as_ref().unwrap().is_done());
         assert!(r.running.is_some());
         feed(&mut r, "<D;3;k=k;n=7;/tmp>");
         let line = r.line.as_ref().unwrap();
-        assert!(line.is_over());
+        assert!(line.is_done());
         assert_eq!(line.done.as_ref().unwrap().code, Some(3));
     }
 
@@ -332,23 +348,23 @@ mod tests {
     fn an_aborted_line_is_over_when_the_prompt_is_back() {
         let mut r = reading("<C;k=k;n=7>x^C<D;130;k=k;/tmp>");
         assert!(
-            !r.line.as_ref().unwrap().is_over(),
+            !r.line.as_ref().unwrap().is_aborted(),
             "a hook alone proves nothing"
         );
         feed(&mut r, "<A;k=k>$ <B;k=k>");
-        assert!(r.line.as_ref().unwrap().is_over());
+        assert!(r.line.as_ref().unwrap().is_aborted());
         assert_eq!(r.line.unwrap().done.unwrap().code, Some(130));
     }
 
     #[test]
     fn a_prompt_that_the_output_prints_ends_no_line() {
         let r = reading("<C;k=k;n=7><A;k=k>$ <B;k=k>");
-        assert!(!r.line.unwrap().is_over());
+        assert!(!r.line.as_ref().unwrap().is_done() && !r.line.unwrap().is_aborted());
     }
 
     #[test]
     fn an_end_from_before_the_output_is_not_that_of_the_line() {
         let r = reading("<D;1;k=k;/><B;k=k> . x;eval");
-        assert!(!r.line.unwrap().is_over());
+        assert!(!r.line.as_ref().unwrap().is_done() && !r.line.unwrap().is_aborted());
     }
 }

@@ -219,6 +219,14 @@ async fn close(args: Close) -> Result<i32, Failure> {
     // Asked before: afterwards it is not there to be looked at.
     let sessions = labels::sessions(&client).await?;
     let found = scope::find(&scope.session(), &sessions)?;
+    if let Some(found) = found {
+        let typed = scope.session();
+        if found.id != typed && found.name != typed {
+            // What is lost by a slip here is lost for good.
+            let words = format!("{typed} is only the beginning of {}", found.name);
+            return Err(Failure::usage(words).hint("a close wants the whole name"));
+        }
+    }
     let params = CloseSession {
         session: Some(scope.session()),
         grace_ms: args.grace,

@@ -124,7 +124,7 @@ pub(super) async fn list(args: Ls) -> Result<i32, Failure> {
         let labels = Labels::for_rows(&client, &scope, rows).await?;
         if args.quiet {
             for shell in &table.shells {
-                out.line(&labels.job(&shell.row))?;
+                out.line(&scope.pasted(&labels.job(&shell.row)))?;
             }
         } else {
             out.text(&render(&table.shells, &labels))?;
@@ -170,7 +170,16 @@ pub(super) async fn close(args: Close) -> Result<i32, Failure> {
         };
         match client.ask::<ShellClose>(params).await {
             Ok(answer) if args.json => out.json(&answer)?,
-            Ok(answer) if answer.row.is_none() && !args.quiet => {
+            Ok(answer) if answer.row.is_none() => {
+                if let Some(slip) = nearest::slip(&client, &scope, text).await {
+                    if let Some(before) = worst.replace(slip) {
+                        before.tell();
+                    }
+                    continue;
+                }
+                if args.quiet {
+                    continue;
+                }
                 note(&words::clean(&format!(
                     "note: no shell {}; nothing to close",
                     scope.placed(text)

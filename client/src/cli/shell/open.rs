@@ -112,6 +112,14 @@ fn told(opened: &OpenedShell, quiet: bool) -> Result<i32, Failure> {
         }
         return Err(failure);
     }
+    let shell = ["bash", "zsh", "fish", "sh", "dash", "ksh", "mksh"];
+    let name = row.executable.rsplit('/').next().unwrap_or_default();
+    if !opened.exec && !quiet && shell.contains(&name) {
+        note(&words::clean(&format!(
+            "note: with arguments of its own {} takes send, not exec; --clean leaves your start files out",
+            words::command(row)
+        )));
+    }
     if !opened.ready && !quiet && output::words_are_read() {
         note(&format!(
             "{} has not shown its prompt yet; a line waits for it",
