@@ -39,12 +39,29 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     if args.json {
         out.json(&result)?;
     } else {
-        for (word, value) in lines(&result.row) {
+        let mut lines = lines(&result.row);
+        if let Some(shell) = &result.row.shell {
+            lines.push(("shell", named(&job, shell).await));
+        }
+        for (word, value) in lines {
             out.line(&format!("{word:<10} {value}"))?;
         }
     }
     out.flush()?;
     Ok(exit::DONE)
+}
+
+/// Returns the short id of a shell, beside the one that is always right.
+async fn named(job: &OneJob, process_id: &str) -> String {
+    let params = Target {
+        session: None,
+        id: process_id.to_owned(),
+    };
+    match job.ask::<JobGet>(params).await {
+        Ok(shell) => format!("{} ({process_id})", shell.row.id),
+        // It is forgotten, which is no fault of what was sent to it.
+        Err(_) => process_id.to_owned(),
+    }
 }
 
 fn lines(row: &Row) -> Vec<(&'static str, String)> {
