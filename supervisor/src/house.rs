@@ -181,8 +181,9 @@ async fn background_over(shell: &Job) {
         && let Some(send) = shell.background()
     {
         let mut status = send.watch();
-        // The sender lives in the job that this holds.
-        let _ = status.wait_for(|s| s.over).await;
+        // A disk that does not answer holds up no stop; then its end comes later.
+        let patience = Duration::from_millis(limits::catch_up());
+        let _ = tokio::time::timeout(patience, status.wait_for(|s| s.over)).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! A job: two cells and a log.
 //!
 //! Whoever wants something of a job raises *wanted*; whoever wants to know watches *status*; whoever wants
-//! output reads the *log* at a cursor. `life` alone writes the status. Nothing here starts, signals or
+//! output reads the *log* at a cursor. The task that lives it alone writes the status. Nothing here starts, signals or
 //! reads a process.
 
 use std::sync::{

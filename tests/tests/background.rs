@@ -4,16 +4,18 @@
 use std::fs;
 use std::time::Duration;
 
+use ostler::follow::Event;
 use ostler_proto::job::{Kind, Outcome, Row, State};
 use ostler_proto::methods::{
-    For, JobRelease, JobSignal, JobStop, JobWait, JobWrite, Notices, OpenSession, ReadNotices,
-    Reason, RenameSession, SessionClose, SessionNotices, SessionRename, ShellClose, ShellExec,
-    ShellOpen, ShellSend, SignalJob, Stop, Target, Wait, Write,
+    AdoptSession, CloseSession, For, Happened, JobGet, JobRelease, JobSignal, JobStop, JobWait,
+    JobWrite, Notices, OpenSession, ReadNotices, Reason, RenameSession, SessionAdopt, SessionClose,
+    SessionNotices, SessionRename, SessionWatch, ShellClose, ShellExec, ShellOpen, ShellSend,
+    SignalJob, Stop, Target, Wait, WatchSession, Write,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::shell::{Exec, Executed, OpenShell, Send};
 use ostler_tests::process::Process;
-use ostler_tests::{Desk, House, in_house as in_any_house, puppet, skip};
+use ostler_tests::{Desk, House, PATIENCE, in_house as in_any_house, puppet, skip, within};
 
 fn in_house(test: impl AsyncFnOnce(&House, Desk)) {
     in_any_house(async |house| {
@@ -360,9 +362,7 @@ fn everything_stops_together() {
         assert_eq!(outcomes, [Some(Outcome::Stopped); 2], "{summary:?}");
         let id = bash(&desk).await;
         begin(&desk, &id, "sleep 1000").await;
-        let closed = desk
-            .must::<SessionClose>(ostler_proto::methods::CloseSession::default())
-            .await;
+        let closed = desk.must::<SessionClose>(CloseSession::default()).await;
         assert!(closed.jobs.iter().all(|r| r.survivors.is_empty()));
     });
 }
@@ -380,9 +380,7 @@ fn a_new_supervisor_answers_for_what_was_sent_by_the_one_before() {
         let spill = desk.get(&row.id).await.row.output.spill.expect("it is big");
         house.kill_supervisor().await;
         for name in [&row.id, &row.process_id] {
-            let gone = desk
-                .refused::<ostler_proto::methods::JobGet>(target(name))
-                .await;
+            let gone = desk.refused::<JobGet>(target(name)).await;
             assert_eq!(gone.kind, RefusalKind::Gone, "{gone:?}");
             let words = format!(
                 "{name} was lost when its supervisor was replaced; what it sent goes on in {id}"
@@ -406,9 +404,7 @@ fn a_new_supervisor_answers_for_what_was_sent_by_the_one_before() {
         assert_eq!(desk.must::<ShellSend>(waits).await.reason, Reason::Prompt);
         // Once more: what the new one has said is remembered as well.
         house.kill_supervisor().await;
-        let gone = desk
-            .refused::<ostler_proto::methods::JobGet>(target(&row.id))
-            .await;
+        let gone = desk.refused::<JobGet>(target(&row.id)).await;
         assert_eq!(gone.kind, RefusalKind::Gone);
         let next = begin(&desk, &id, "echo $A").await;
         assert_eq!(next.id, "x3", "no id is given out twice");
@@ -426,9 +422,7 @@ fn a_release_stops_it_and_forgets_it() {
         let released = desk.must::<JobRelease>(target(&row.id)).await;
         let row = released.row.expect("it was there");
         assert_eq!(row.outcome, Some(Outcome::Stopped));
-        let gone = desk
-            .refused::<ostler_proto::methods::JobGet>(target(&row.id))
-            .await;
+        let gone = desk.refused::<JobGet>(target(&row.id)).await;
         assert_eq!(gone.kind, RefusalKind::Gone);
         assert_eq!(run(&desk, &id, "echo on").await, "on\n");
     });
@@ -485,9 +479,97 @@ fn it_moves_with_its_session() {
         let busy = begin(&desk, &format!("y/{id}"), "sleep 1000").await;
         house.kill_supervisor().await;
         let gone = desk
-            .refused::<ostler_proto::methods::JobGet>(target(&format!("y/{}", busy.id)))
+            .refused::<JobGet>(target(&format!("y/{}", busy.id)))
             .await;
         assert_eq!(gone.kind, RefusalKind::Gone, "{gone:?}");
+    });
+}
+
+/// Over the quota of the parent, under the next free id, its old one still good; and a crash finds it there.
+#[test]
+fn an_adopted_one_has_the_next_id_and_answers_to_the_old_one() {
+    in_house(async |house, desk| {
+        let own = bash(&desk).await;
+        let row = begin(&desk, &own, "true").await;
+        desk.wait(&row.id).await;
+        let child = house.desk_of(OpenSession {
+            id: Some("child".into()),
+            parent: Some("x".into()),
+            ..OpenSession::default()
+        });
+        let id = bash(&child).await;
+        let fifo = house.fifo("go");
+        let row = begin(
+            &child,
+            &id,
+            &format!("{} await {fifo} , say over", puppet()),
+        )
+        .await;
+        assert_eq!(row.id, "x1");
+        let ask = AdoptSession {
+            session: "child".into(),
+            into: None,
+        };
+        let moved = desk.must::<SessionAdopt>(ask).await;
+        let sent = moved.jobs.iter().find(|j| j.process_id == row.process_id);
+        assert_eq!(sent.expect("it went along").to, "x2");
+        let shell = desk.get("child/s1").await.row;
+        assert_eq!(row.shell.as_deref(), Some(&*shell.process_id));
+        house.open(&fifo).await;
+        assert_eq!(desk.wait("child/x1").await.exit_code, Some(0));
+        assert_eq!(whole(&desk, "x2").await, "over\n");
+        begin(&desk, &shell.id, "sleep 1000").await;
+        house.kill_supervisor().await;
+        let gone = desk.refused::<JobGet>(target("x3")).await;
+        let words = format!("what it sent goes on in {}", shell.id);
+        assert!(gone.message.ends_with(&words), "{gone:?}");
+        assert_eq!(desk.get("x2").await.row.exit_code, Some(0));
+    });
+}
+
+#[test]
+fn whoever_watches_is_told_of_it_like_of_any_job() {
+    in_house(async |_, desk| {
+        let id = bash(&desk).await;
+        let mut stream = desk.client.stream::<SessionWatch>(WatchSession::default());
+        let mut told = Vec::new();
+        while told.last() != Some(&Happened::Exited) {
+            let next = within(PATIENCE, "an event", stream.next()).await;
+            let Ok(Event::Happened(event)) = next else {
+                panic!("{next:?}")
+            };
+            if event.what == Happened::Watching {
+                begin(&desk, &id, "echo out").await;
+            } else if event.row.is_some_and(|row| row.kind == Kind::Send) {
+                told.push(event.what);
+            }
+        }
+        let whole = [Happened::Starting, Happened::Running, Happened::Exited];
+        assert_eq!(told, whole);
+    });
+}
+
+/// Nobody tells the end of such a line any more. It held its shell for ever, and no stop helped.
+#[test]
+fn a_line_that_throws_the_marks_away_can_be_stopped() {
+    in_house(async |_, desk| {
+        let id = bash(&desk).await;
+        let text = "echo ready; PS1='$ ' PROMPT_COMMAND=; unset -f $(compgen -A function __ost)";
+        let row = begin(&desk, &id, text).await;
+        desk.said(&row.id, "ready").await;
+        desk.wait_for(&row.id, For::Quiet(300)).await;
+        let receipt = desk.stop(&row.id, 0).await;
+        assert_eq!(receipt.survivors, [], "{receipt:?}");
+        assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
+        assert_eq!(desk.get(&id).await.row.state, State::Running);
+        let send = Send {
+            id: id.clone(),
+            text: "echo o''n".into(),
+            enter: true,
+            ..Send::default()
+        };
+        let sent = desk.must::<ShellSend>(send).await;
+        assert!(sent.text.contains("on"), "{sent:?}");
     });
 }
 

@@ -129,6 +129,8 @@ enum End {
         reason: Option<Reason>,
     },
     ShellEnded,
+    /// The line is done, and its shell did not tell its code.
+    NoCode,
     /// It never ran.
     Refused(Refusal),
     /// Somebody wanted its end, and there was nothing to wait for.
@@ -178,10 +180,17 @@ impl Sending {
                 Err(refusal) => End::Refused(refusal),
             }
         };
-        let (end, lost) = tokio::join!(ending, self.copy());
+        let mut copy = Copy::default();
+        let copying = async {
+            tokio::select! {
+                () = self.copy(&mut copy) => {}
+                () = self.is_stuck() => {}
+            }
+        };
+        let (end, ()) = tokio::join!(ending, copying);
         self.job.log.mark_exit();
         self.job.log.seal();
-        let finished = self.finished(end, &interrupt, lost);
+        let finished = self.finished(end, &interrupt, self.lost(&copy));
         self.publish(finished, interrupt);
         pump::finish(&self.tools.pumps, &self.job).await;
     }
@@ -210,6 +219,8 @@ impl Sending {
         };
         let come = handed.come(true, None);
         let Some(came) = self.unless_left(come, interrupt, runs, false).await else {
+            let (from, to) = exec::span(shell, handed.give_up().as_ref(), None);
+            self.output.send_replace(Output::Whole(from, to));
             return Ok(End::Left);
         };
         let (reason, line) = handed.end(came)?;
@@ -218,12 +229,13 @@ impl Sending {
         let (from, to) = exec::span(shell, line.as_ref(), done);
         talk.tell(to);
         self.output.send_replace(Output::Whole(from, to));
-        Ok(match reason {
-            Reason::Exit => End::ShellEnded,
-            _ => End::Done {
-                code: done.and_then(|d| d.code),
+        Ok(match (reason, done.and_then(|d| d.code)) {
+            (Reason::Exit, _) => End::ShellEnded,
+            (_, Some(code)) => End::Done {
+                code: Some(code),
                 reason: None,
             },
+            (_, None) => End::NoCode,
         })
     }
 
@@ -319,11 +331,10 @@ impl Sending {
         }
     }
 
-    /// Copies what is printed until all of it is known and copied; returns how much of it was lost on the way.
-    async fn copy(&self) -> u64 {
+    /// Copies what is printed until all of it is known and copied.
+    async fn copy(&self, copy: &mut Copy) {
         let mut output = self.output.subscribe();
         let mut news = self.shell.log.subscribe();
-        let mut copy = Copy::default();
         loop {
             // Before looking: what comes afterwards is news.
             news.mark_unchanged();
@@ -340,13 +351,35 @@ impl Sending {
             if matches!(known, Output::Whole(..)) {
                 let rest = copy.pieces.last(Way::of(&self.shell));
                 pump::put(&self.tools.pumps, &self.job, &rest).await;
-                return copy.lost;
+                return;
             }
             tokio::select! {
                 // Both senders live as long as this.
                 Ok(()) = news.changed() => {}
                 Ok(()) = output.changed() => {}
             }
+        }
+    }
+
+    /// Waits until the end is known and copying does not get on any more: a disk that does not answer holds up no end.
+    async fn is_stuck(&self) {
+        let mut output = self.output.subscribe();
+        // The sender lives as long as this.
+        let _ = output.wait_for(|o| matches!(o, Output::Whole(..))).await;
+        loop {
+            let end = self.job.log.end();
+            tokio::time::sleep(Duration::from_millis(limits::catch_up())).await;
+            if self.job.log.end() == end {
+                return;
+            }
+        }
+    }
+
+    /// Bytes that were printed and are not in the log of the row.
+    fn lost(&self, copy: &Copy) -> u64 {
+        match *self.output.borrow() {
+            Output::Whole(from, to) => copy.lost + to.saturating_sub(copy.at.unwrap_or(from)),
+            Output::None | Output::Marked | Output::From(_) => copy.lost,
         }
     }
 
@@ -362,7 +395,7 @@ impl Sending {
                 let shell = self.shell.status().finished.clone();
                 shell.and_then(|f| f.exit_code)
             }
-            End::Refused(_) | End::Left => None,
+            End::NoCode | End::Refused(_) | End::Left => None,
         };
         let (outcome, detail) = match interrupt.who() {
             Some(who) => self.stopped_by(who),
@@ -428,6 +461,10 @@ fn of_itself(end: &End) -> (Outcome, OutcomeDetail) {
     let (outcome, reason) = match end {
         End::Done { reason, .. } => (Outcome::Exited, reason.map(word)),
         End::ShellEnded => (Outcome::Lost, Some("its shell ended".into())),
+        End::NoCode => (
+            Outcome::Lost,
+            Some("its shell did not tell its code".into()),
+        ),
         End::Refused(_) => (Outcome::SpawnFailed, None),
         End::Left => (Outcome::Stopped, None),
     };
@@ -478,7 +515,7 @@ impl Copy {
             at = slice.next;
             let plain = self.pieces.next(&slice.bytes, Way::of(&sending.shell));
             pump::put(&sending.tools.pumps, &sending.job, &plain).await;
+            self.at = Some(at);
         }
-        self.at = Some(at);
     }
 }

@@ -194,20 +194,27 @@ impl<'a> HandedOver<'a> {
     /// # Errors
     /// Its shell has not taken it.
     pub(super) fn end(self, came: Came) -> Result<(Reason, Option<Line>), Refusal> {
-        let line = {
-            let mut reading = self.talk.look(&self.job.log);
-            let line = reading.line.clone();
-            if matches!(came, Came::NotTaken | Came::For(Reason::Prompt)) {
-                reading.line = None;
-            }
-            line
-        };
+        let over = matches!(came, Came::NotTaken | Came::For(Reason::Prompt));
+        let line = self.line(over);
         drop(self.turn);
         match came {
             Came::For(reason) => Ok((reason, line)),
             Came::NotTaken => Err(busy(self.job, "its shell did not take the line")
                 .hint("ostler shell read shows what it says instead")),
         }
+    }
+
+    /// What is known of it, where nobody will tell its end.
+    pub(super) fn give_up(self) -> Option<Line> {
+        self.line(true)
+    }
+
+    fn line(&self, over: bool) -> Option<Line> {
+        let mut reading = self.talk.look(&self.job.log);
+        if over {
+            return reading.line.take();
+        }
+        reading.line.clone()
     }
 }
 
@@ -348,7 +355,7 @@ pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
 }
 
 /// No prompt has come: its marks may have been thrown away, and the kernel knows.
-async fn proven(job: &Arc<Job>) -> Result<(), Refusal> {
+pub(super) async fn proven(job: &Arc<Job>) -> Result<(), Refusal> {
     if let Some((place, modes)) = job.place()
         && place.group == place.leader
         && !modes.lines

@@ -8,6 +8,7 @@ use ostler_proto::{
     limits,
 };
 
+use super::exec;
 use crate::{
     clock,
     job::{Job, Level, Stopped, Who},
@@ -75,8 +76,14 @@ impl Interrupt {
         let force = now >= force_at;
         let own = place.group == place.leader;
         let takes_it = !own || may_interrupt(shell, place.leader);
-        if is_text && own && (force || !takes_it) {
+        let idle = if is_text {
             // Whoever took the text is the program of the shell itself, and goes on.
+            own && (force || !takes_it)
+        } else {
+            // Its marks were thrown away.
+            own && force && exec::proven(shell).await.is_ok()
+        };
+        if idle {
             return ControlFlow::Break(());
         }
         let signal = if force && !own {
@@ -85,20 +92,22 @@ impl Interrupt {
             libc::SIGINT
         };
         if takes_it && (self.asked.insert(place.group) || force) {
-            self.signal(place, signal).await;
+            self.signal(shell, place, signal).await;
         }
         ControlFlow::Continue(())
     }
 
-    async fn signal(&mut self, place: Place, signal: i32) {
+    async fn signal(&mut self, shell: &Job, place: Place, signal: i32) {
         let members = tokio::task::spawn_blocking(move || proof::members(place)).await;
         let mut members = members.unwrap_or_default();
         members.retain(|pid| *pid != place.leader);
+        if shell.place().is_none_or(|(now, _)| now != place) {
+            // It has ended meanwhile, and its number may be anybody's.
+            return;
+        }
         // SAFETY: kill has no memory precondition; the group is in front of a terminal whose leader lives, and is never
         // 0, 1 or our own.
-        let sent = unsafe { libc::kill(-(place.group as i32), signal) } == 0;
-        if !sent {
-            // It has ended meanwhile.
+        if unsafe { libc::kill(-(place.group as i32), signal) } != 0 {
             return;
         }
         if signal == libc::SIGKILL {
