@@ -527,6 +527,22 @@ fn an_adopted_one_has_the_next_id_and_answers_to_the_old_one() {
     });
 }
 
+/// No process stands for it; whoever waits for its server means one in its shell.
+#[test]
+fn a_wait_for_a_port_means_a_listener_in_its_shell() {
+    in_house(async |_, desk| {
+        let id = bash(&desk).await;
+        let text = format!("{} listen 0 , say ready , sleep", puppet());
+        let row = begin(&desk, &id, &text).await;
+        let port = u16::try_from(desk.number(&row.id, "port").await).expect("it is one");
+        let told = desk.wait_for(&row.id, For::Port(port)).await;
+        let listener = told.listener.expect("somebody listens");
+        assert_eq!((told.reason, listener.port), (Reason::Port, port));
+        assert_eq!(told.row.id, row.id);
+        desk.stop(&row.id, 0).await;
+    });
+}
+
 #[test]
 fn whoever_watches_is_told_of_it_like_of_any_job() {
     in_house(async |_, desk| {

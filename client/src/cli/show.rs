@@ -1,7 +1,7 @@
 //! `ostler show`: everything about one job.
 
 use jiff::Timestamp;
-use ostler_proto::job::Row;
+use ostler_proto::job::{Kind, Row};
 use ostler_proto::methods::{JobGet, Target};
 
 use super::failure::Failure;
@@ -95,7 +95,8 @@ fn lines(row: &Row) -> Vec<(&'static str, String)> {
     add("output", Some(output(row)));
     add("spill", row.output.spill.clone());
     add("spill ends", row.output.spill_stopped.clone());
-    add("tree", Some(tree(row)));
+    // No process stands for what is sent to a shell.
+    add("tree", (row.kind != Kind::Send).then(|| tree(row)));
     let survivors = row.outcome_detail.iter().flat_map(|d| &d.survivors);
     for survivor in survivors {
         add("survivor", Some(words::survivor(survivor)));
