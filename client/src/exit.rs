@@ -63,7 +63,8 @@ pub(crate) fn of_waited(job: &WaitedJob) -> i32 {
         | Reason::Prompt
         | Reason::InputWait
         | Reason::InferredIdle
-        | Reason::NoEnd => DONE,
+        | Reason::NoEnd
+        | Reason::Background => DONE,
     }
 }
 
@@ -168,6 +169,7 @@ pub(crate) mod tests {
             timed_out: false,
             cancelled: false,
             spawn_error: None,
+            shell: None,
             pid: Some(7),
             executable: "cargo".into(),
             resolved_path: None,

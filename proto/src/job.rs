@@ -70,7 +70,7 @@ pub enum Outcome {
     SpawnFailed,
     /// It never ran: the sandbox did not start.
     SandboxFailed,
-    /// Nobody knows: the keeper was killed.
+    /// Nobody knows: the keeper was killed; or it was a send in the background, and its shell ended.
     Lost,
 }
 
@@ -81,7 +81,7 @@ pub struct OutcomeDetail {
     /// Who ended it: `user`, `client`, `timeout`, `lease`, `close`, `dispose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What they said.
+    /// What they said; of a send in the background that is over, why it is: `prompt`, `input_wait` or `inferred_idle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Error number of the failed step.
@@ -114,7 +114,7 @@ pub struct Survivor {
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct SpawnError {
-    /// Which step failed: `exec`, `cwd`, `stdin`, `limits`, `fork`.
+    /// Which step failed: `exec`, `cwd`, `stdin`, `limits`, `fork`; `line` where a shell did not take one.
     pub step: String,
     /// Error number.
     pub errno: i32,
@@ -258,6 +258,9 @@ pub struct Row {
     /// Why it never ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spawn_error: Option<SpawnError>,
+    /// `processId` of the shell that a send in the background was sent to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
     /// Process number of the main process; metadata.
     pub pid: Option<u32>,
     /// The program as it was asked for.

@@ -27,4 +27,6 @@ pub enum Reason {
     WaitOver,
     /// This job has no end to wait for.
     NoEnd,
+    /// It goes on in the background, as a job of its own.
+    Background,
 }

@@ -86,13 +86,17 @@ pub struct Send {
     pub quiet_ms: Option<u64>,
     /// Bytes of text handed back at most, the newest ones; 8 KiB when absent.
     pub max: Option<u64>,
+    /// Answers at once with a job of kind `send` that stands for it. Then `timeoutMs` and `quietMs` have no default, and
+    /// at the end of `timeoutMs` what runs is interrupted.
+    pub background: bool,
 }
 
 /// What came of a send.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
-    /// Why it returned: `prompt`, `input_wait`, `inferred_idle`, `wait_over` or `exit`, which is the end of the shell.
+    /// Why it returned: `prompt`, `input_wait`, `inferred_idle`, `wait_over` or `exit`, which is the end of the shell;
+    /// `background` where that was asked for, and `job` has all there is to know.
     pub reason: Reason,
     /// What was printed meanwhile, echo included, without escape sequences.
     pub text: String,
@@ -114,6 +118,9 @@ pub struct Sent {
     pub shared: bool,
     /// The shell.
     pub row: Row,
+    /// The job in the background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<Row>>,
 }
 
 /// `shell/exec`: one command line, its output, its code.
@@ -136,6 +143,9 @@ pub struct Exec {
     pub through: bool,
     /// Run it in whatever POSIX shell is in front: one inside the shell, over ssh, of another user.
     pub inline: bool,
+    /// Answers at once with a job of kind `send` that stands for the line and has its output in a log of its own. It
+    /// waits on when a program asks for input; at the end of `timeoutMs` the line is interrupted.
+    pub background: bool,
 }
 
 /// What came of a line.
@@ -144,6 +154,7 @@ pub struct Exec {
 pub struct Executed {
     /// Why it returned: `prompt` when the line is done; else `input_wait`, `wait_over` or `exit`, which is the end of
     /// the shell. After the first two the line goes on: `shell/send` types to it or waits for it, `job/signal` interrupts.
+    /// `background` where that was asked for, and `job` has all there is to know.
     pub reason: Reason,
     /// Exactly what it printed, line ends as the program wrote them. With `truncated` only its head.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,6 +197,9 @@ pub struct Executed {
     pub others: bool,
     /// The shell.
     pub row: Row,
+    /// The job in the background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<Row>>,
 }
 
 fn is_zero(n: &u64) -> bool {

@@ -86,15 +86,20 @@ impl House {
         facts: watch::Receiver<Facts>,
         fds: Option<JobFds>,
     ) {
-        let (tools, job, registry) = (
-            self.tools.clone(),
-            Arc::clone(job),
-            Arc::clone(&self.registry),
-        );
-        let house = Arc::clone(self);
+        let life = life::live(self.tools.clone(), Arc::clone(job), facts, fds);
+        self.let_live(job, life);
+    }
+
+    /// Lets a job live its life, and keeps house when that is over.
+    pub(crate) fn let_live(
+        self: &Arc<Self>,
+        job: &Arc<Job>,
+        life: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (house, job) = (Arc::clone(self), Arc::clone(job));
         tokio::spawn(async move {
-            life::live(tools, Arc::clone(&job), facts, fds).await;
-            registry.trim(&job.seat().session.id);
+            life.await;
+            house.registry.trim(&job.seat().session.id);
             house.ended.notify_one();
             house.shorten_ledger();
         });
@@ -167,6 +172,19 @@ pub(crate) async fn settled(job: &Job) {
     let _ = status
         .wait_for(|s| s.over || s.stopped.as_ref().is_some_and(|x| x.done))
         .await;
+    background_over(job).await;
+}
+
+/// What was sent to a shell in the background ends with it; who is told of the one end finds the other.
+async fn background_over(shell: &Job) {
+    if shell.status().finished.is_some()
+        && let Some(send) = shell.background()
+    {
+        let mut status = send.watch();
+        // A disk that does not answer holds up no stop; then its end comes later.
+        let patience = Duration::from_millis(limits::catch_up());
+        let _ = tokio::time::timeout(patience, status.wait_for(|s| s.over)).await;
+    }
 }
 
 /// The same for who is about to forget it: a tree of which nothing is left is over a moment later.
@@ -177,6 +195,7 @@ pub(crate) async fn over(job: &Job) {
     let _ = status
         .wait_for(|s| s.over || s.stopped.as_ref().is_some_and(withstood))
         .await;
+    background_over(job).await;
 }
 
 /// Longest time that a dispose may take: every grace, the force, and something for the scheduler.

@@ -1,11 +1,11 @@
 //! A job: two cells and a log.
 //!
 //! Whoever wants something of a job raises *wanted*; whoever wants to know watches *status*; whoever wants
-//! output reads the *log* at a cursor. `life` alone writes the status. Nothing here starts, signals or
+//! output reads the *log* at a cursor. The task that lives it alone writes the status. Nothing here starts, signals or
 //! reads a process.
 
 use std::sync::{
-    Arc, Mutex, PoisonError, RwLock,
+    Arc, Mutex, PoisonError, RwLock, Weak,
     atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) kind: Kind,
     /// How to talk to it, where it is a shell.
     pub(crate) shell: Option<ShellSpec>,
+    /// Process id of the shell that it was sent to, where it is a send in the background.
+    pub(crate) sent_to: Option<String>,
 }
 
 impl Plan {
@@ -114,6 +116,9 @@ pub(crate) struct Spec {
     /// How to talk to it, where it is a shell.
     #[serde(default)]
     pub(crate) shell: Option<ShellSpec>,
+    /// Process id of the shell that it was sent to, where it is a send in the background: no process stands for it.
+    #[serde(default)]
+    pub(crate) sent_to: Option<String>,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.
@@ -283,6 +288,8 @@ pub(crate) struct Job {
     pub(crate) desk: Desk,
     /// What is seen on it.
     pub(crate) face: Face,
+    /// The send in the background that this shell was given last.
+    background: Mutex<Weak<Job>>,
     /// Number of its notice; 0: none. An adoption gives a new one.
     notice: AtomicU64,
     events: Arc<Events>,
@@ -328,6 +335,7 @@ impl Job {
             talk: spec.shell.as_ref().map(Talk::new),
             desk: Desk::default(),
             face: Face::default(),
+            background: Mutex::default(),
             notice: AtomicU64::new(0),
             events,
             spec,
@@ -390,6 +398,21 @@ impl Job {
         *slot = terminal;
         drop(slot);
         self.face.arrived.notify_waiters();
+    }
+
+    /// The send in the background that it was given last, if that is kept.
+    pub(crate) fn background(&self) -> Option<Arc<Self>> {
+        let last = self.background.lock();
+        last.unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// Gives this shell a send in the background; only for who has its turn.
+    pub(crate) fn give_background(&self, send: &Arc<Self>) {
+        let mut last = self
+            .background
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Arc::downgrade(send);
     }
 
     /// Its short id.
@@ -594,6 +617,7 @@ impl Job {
             exit_code,
             signal: finished.and_then(|f| f.signal.clone()),
             ok: outcome.map(|o| o == Outcome::Exited && self.is_expected(exit_code)),
+            shell: self.spec.sent_to.clone(),
             timed_out: outcome == Some(Outcome::TimedOut),
             cancelled: outcome == Some(Outcome::Stopped),
             spawn_error: finished.and_then(|f| f.spawn_error.clone()),
@@ -637,6 +661,10 @@ impl Job {
 
     fn is_expected(&self, code: Option<i32>) -> bool {
         let ok = &self.spec.ok;
+        if code.is_none() && self.spec.kind == Kind::Send {
+            // What was typed was taken; a program at its prompt tells no code.
+            return true;
+        }
         code.is_some_and(|c| {
             if ok.is_empty() {
                 c == 0
@@ -693,7 +721,7 @@ impl Job {
             start: self.oldest(),
             end: self.log.end(),
             at_exit: finished.map(|f| f.at_exit),
-            lost: self.log.lost(),
+            lost: finished.map_or(0, |f| f.lost).max(self.log.lost()),
             spill: spill.map(|p| p.display().to_string()),
             spill_stopped: self.log.spill_failure(),
             held_by: finished.and_then(|f| f.held_by),

@@ -43,6 +43,8 @@ pub(crate) enum Entry {
     Session(Record),
     /// A session is gone.
     Closed { id: String },
+    /// A job began that no process stands for, so that the keeper cannot tell of it. It ends with its supervisor.
+    Begun(Box<Spec>),
     /// A job's result stands.
     Finished {
         spec: Box<Spec>,

@@ -11,7 +11,8 @@
 //!                      +-------------- pipes ------------- job trees
 //! ```
 //!
-//! A job is two cells and a log; one task lives it. Whoever wants something raises *wanted*; whoever wants to know
+//! A job is two cells and a log; one task lives it (`life`; of what is sent to a shell in the background, for which no
+//! process stands, `shell::background`). Whoever wants something raises *wanted*; whoever wants to know
 //! watches *status*; whoever wants output reads the *log* at a cursor. Bytes and decisions never share a road.
 //!
 //! Invariants, each with a test:

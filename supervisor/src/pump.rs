@@ -351,6 +351,26 @@ impl Pump {
     }
 }
 
+/// Appends to the log of a job that no process writes to. Waits for our own disk alone.
+pub(crate) async fn put(pumps: &Arc<Pumps>, job: &Arc<Job>, bytes: &[u8]) {
+    let mut at = 0;
+    while at < bytes.len() {
+        at += job.log.append(0, &bytes[at..]);
+        job.saw_output();
+        if job.log.wants_spill() {
+            spill(pumps, job).await;
+        }
+    }
+}
+
+/// Writes the rest of such a log, which is sealed, so that its file is whole.
+pub(crate) async fn finish(pumps: &Arc<Pumps>, job: &Arc<Job>) {
+    while job.log.wants_spill() {
+        spill(pumps, job).await;
+    }
+    job.log.close_spill();
+}
+
 /// Waits for either stream; true for standard error, which goes first when `prefer_err`.
 async fn next(out: Option<&Source>, err: Option<&Source>, prefer_err: bool) -> bool {
     if prefer_err {
@@ -382,7 +402,8 @@ async fn spill(pumps: &Arc<Pumps>, job: &Arc<Job>) {
         return;
     };
     let log: Arc<Log> = Arc::clone(&job.log);
-    let fresh = log.spill_path().is_none();
+    // The keeper knows those alone that it made a process for.
+    let fresh = log.spill_path().is_none() && job.spec.sent_to.is_none();
     let wrote = tokio::task::spawn_blocking(move || log.spill_pending()).await;
     if let Ok(Err(error)) = wrote {
         crate::log_line!(

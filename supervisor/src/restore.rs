@@ -3,17 +3,20 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fs,
     os::fd::OwnedFd,
+    path::Path,
     sync::Arc,
     time::Duration,
 };
 
-use ostler_proto::limits;
+use ostler_proto::{job::Outcome, limits};
 
 use crate::{
+    clock::Moment,
     feed::Feed,
     house::House,
-    job::{Finished, Job, Spec, Wanted, Who},
+    job::{Finished, Job, Seat, Spec, Wanted, Who},
     ledger::{Entry, Moved, Moves, Seated},
     log::{Arena, Log},
     process::link::JobState,
@@ -28,6 +31,8 @@ pub(crate) struct Past {
     pub(crate) generation: u64,
     pub(crate) next_number: u64,
     sessions: Vec<Record>,
+    /// Jobs that no process stands for, finished or not.
+    begun: HashMap<u64, Spec>,
     tombstones: HashMap<String, Vec<Tombstone>>,
     finished: HashMap<u64, (Spec, Finished)>,
     wanted: HashMap<u64, Wanted>,
@@ -74,11 +79,13 @@ impl Past {
                 self.sessions.retain(|s| s.session.id != id);
                 self.tombstones.remove(&id);
                 let seats = &self.seats;
-                let session = |spec: &Spec| match seats.get(&spec.number) {
-                    Some(seated) => seated.seat.session.id.clone(),
-                    None => spec.born.session.id.clone(),
-                };
+                let session = |spec: &Spec| seat(seats, spec).session.id.clone();
                 self.finished.retain(|_, (spec, _)| session(spec) != id);
+                self.begun.retain(|_, spec| session(spec) != id);
+            }
+            Entry::Begun(spec) => {
+                self.next_number = self.next_number.max(spec.number + 1);
+                self.begun.insert(spec.number, *spec);
             }
             Entry::Finished { spec, finished } => {
                 self.next_number = self.next_number.max(spec.number + 1);
@@ -124,10 +131,26 @@ impl Past {
         self.seats.insert(seated.number, seated);
     }
 
+    fn seat<'a>(&'a self, spec: &'a Spec) -> &'a Seat {
+        seat(&self.seats, spec)
+    }
+
+    /// Jobs that ended with the supervisor before this one.
+    fn lost(&self) -> impl Iterator<Item = &Spec> {
+        let over =
+            |s: &&Spec| self.finished.contains_key(&s.number) || self.gone.contains(&s.process_id);
+        self.begun.values().filter(move |spec| !over(spec))
+    }
+
     /// Names by which the owner of a job may still call it.
     fn old_names(&self, number: u64) -> &[String] {
         self.seats.get(&number).map_or(&[], |s| &s.from)
     }
+}
+
+/// Where a job stands.
+fn seat<'a>(seats: &'a HashMap<u64, Seated>, spec: &'a Spec) -> &'a Seat {
+    seats.get(&spec.number).map_or(&spec.born, |s| &s.seat)
 }
 
 /// Jobs that are back, before anything of them is read or decided.
@@ -186,7 +209,38 @@ pub(crate) fn prepare(
         }
     }
     jobs.sort_by_key(|(job, _)| job.spec.number);
+    for spec in past.lost() {
+        let shells = jobs.iter().map(|(job, _)| job);
+        bury(registry, past.seat(spec), spec, shells);
+    }
     Restored { jobs }
+}
+
+/// A send in the background ends with its supervisor, what it sent does not.
+fn bury<'a>(
+    registry: &Registry,
+    seat: &Seat,
+    spec: &Spec,
+    mut jobs: impl Iterator<Item = &'a Arc<Job>>,
+) {
+    let shell = jobs.find(|j| Some(&j.spec.process_id) == spec.sent_to.as_ref());
+    let rest = match shell.filter(|s| s.status().finished.is_none()) {
+        Some(shell) => format!("what it sent goes on in {}", shell.id()),
+        None => "its shell has ended".into(),
+    };
+    for file in spec.spill.iter().map(Path::new) {
+        // Most have none.
+        let _ = fs::remove_file(file);
+        let _ = fs::remove_file(file.with_extension("runs"));
+    }
+    let tombstone = Tombstone {
+        id: seat.id.clone(),
+        process_id: spec.process_id.clone(),
+        outcome: Some(Outcome::Lost),
+        finished_at: Some(Moment::now().wall),
+        why: format!("lost when its supervisor was replaced; {rest}"),
+    };
+    registry.bury_lost(&seat.session.id, tombstone);
 }
 
 fn make(
@@ -199,7 +253,7 @@ fn make(
     rung: &'static str,
 ) -> Arc<Job> {
     let seated = past.seats.get(&spec.number);
-    let seat = seated.map_or(&spec.born, |s| &s.seat).clone();
+    let seat = past.seat(&spec).clone();
     let policy = match registry.budget_of(&seat.session.id) {
         Some(budget) => spill_policy(&spec, &budget),
         None => crate::log::SpillPolicy::Off,

@@ -59,7 +59,7 @@ pub(crate) struct Tombstone {
     pub(crate) process_id: String,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) finished_at: Option<u64>,
-    /// `released` or `evicted`.
+    /// `released` or `evicted`, or more words that go on after `was`.
     pub(crate) why: String,
 }
 

@@ -1,7 +1,7 @@
 //! `ostler show`: everything about one job.
 
 use jiff::Timestamp;
-use ostler_proto::job::Row;
+use ostler_proto::job::{Kind, Row};
 use ostler_proto::methods::{JobGet, Target};
 
 use super::failure::Failure;
@@ -39,12 +39,29 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     if args.json {
         out.json(&result)?;
     } else {
-        for (word, value) in lines(&result.row) {
+        let mut lines = lines(&result.row);
+        if let Some(shell) = &result.row.shell {
+            lines.push(("shell", named(&job, shell).await));
+        }
+        for (word, value) in lines {
             out.line(&format!("{word:<10} {value}"))?;
         }
     }
     out.flush()?;
     Ok(exit::DONE)
+}
+
+/// Returns the short id of a shell, beside the one that is always right.
+async fn named(job: &OneJob, process_id: &str) -> String {
+    let params = Target {
+        session: None,
+        id: process_id.to_owned(),
+    };
+    match job.ask::<JobGet>(params).await {
+        Ok(shell) => format!("{} ({process_id})", shell.row.id),
+        // It is forgotten, which is no fault of what was sent to it.
+        Err(_) => process_id.to_owned(),
+    }
 }
 
 fn lines(row: &Row) -> Vec<(&'static str, String)> {
@@ -78,7 +95,8 @@ fn lines(row: &Row) -> Vec<(&'static str, String)> {
     add("output", Some(output(row)));
     add("spill", row.output.spill.clone());
     add("spill ends", row.output.spill_stopped.clone());
-    add("tree", Some(tree(row)));
+    // No process stands for what is sent to a shell.
+    add("tree", (row.kind != Kind::Send).then(|| tree(row)));
     let survivors = row.outcome_detail.iter().flat_map(|d| &d.survivors);
     for survivor in survivors {
         add("survivor", Some(words::survivor(survivor)));

@@ -192,6 +192,7 @@ fn sentence(args: &Args, scope: &Scope, job: &WaitedJob, took: Duration) -> Opti
         Reason::Prompt | Reason::InputWait => format!("{who} waits for input after {took}"),
         Reason::InferredIdle => format!("{who} is quiet and probably waits, after {took}"),
         Reason::WaitOver => timed_out(args, job),
+        Reason::Background => format!("{who} goes on in the background"),
         Reason::NoEnd => {
             format!("{who} has no end to wait for: wait --for text=, quiet= or port=")
         }

@@ -1,6 +1,6 @@
 //! The words for what is true of a job, and for numbers. Pure; nothing here prints.
 
-use ostler_proto::job::{Outcome, Row, State, Survivor};
+use ostler_proto::job::{Kind, Outcome, Row, State, Survivor};
 
 use super::failure::Failure;
 use crate::exit;
@@ -128,6 +128,7 @@ pub(crate) fn state(row: &Row) -> String {
         },
         Some(Outcome::Exited) => match row.exit_code {
             Some(code) => format!("exited {code}"),
+            None if row.kind == Kind::Send => "done".into(),
             None => "exited".into(),
         },
         Some(Outcome::Signaled) => match &row.signal {
@@ -160,7 +161,10 @@ pub(crate) fn ended(row: &Row) -> String {
     let detail = row.outcome_detail.clone().unwrap_or_default();
     match row.outcome {
         None => "still runs".into(),
-        Some(Outcome::Exited) => format!("exited with code {}", row.exit_code.unwrap_or(0)),
+        Some(Outcome::Exited) => match (row.exit_code, row.kind) {
+            (None, Kind::Send) => format!("is done: {}", waits(detail.reason.as_deref())),
+            (code, _) => format!("exited with code {}", code.unwrap_or(0)),
+        },
         Some(Outcome::Signaled) => {
             format!("died of {}", row.signal.as_deref().unwrap_or("a signal"))
         }
@@ -186,7 +190,19 @@ pub(crate) fn ended(row: &Row) -> String {
             None => "did not start".into(),
         },
         Some(Outcome::SandboxFailed) => "did not start: the sandbox failed".into(),
-        Some(Outcome::Lost) => "is lost: its keeper was killed, nobody knows how it ended".into(),
+        Some(Outcome::Lost) => match detail.reason {
+            Some(why) => format!("is lost: {why}"),
+            None => "is lost: its keeper was killed, nobody knows how it ended".into(),
+        },
+    }
+}
+
+/// Returns why a send is done that was told no code.
+fn waits(reason: Option<&str>) -> &'static str {
+    match reason {
+        Some("input_wait") => "its shell waits for input",
+        Some("inferred_idle") => "its shell is quiet",
+        _ => "its shell is at its prompt",
     }
 }
 

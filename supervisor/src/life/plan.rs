@@ -57,6 +57,7 @@ pub(crate) fn plan(start: Start, bound: bool, home: &Path) -> Result<Plan, Refus
         key_of,
         kind: Kind::Command,
         shell: None,
+        sent_to: None,
     })
 }
 

@@ -1,9 +1,9 @@
 //! `shell/*`.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ostler_proto::{
-    job::Kind,
+    job::{Kind, Row},
     limits,
     methods::{
         List, Reason, Released, ShellClose, ShellExec, ShellList, ShellOpen, ShellRead, ShellSend,
@@ -25,7 +25,10 @@ use crate::{
     job::Job,
     life::plan::{self, within},
     registry::Admission,
-    shell::{exec, open, send},
+    shell::{
+        background::{self, Errand},
+        exec, open, send,
+    },
 };
 
 /// Longest time that an open waits for the first prompt.
@@ -101,7 +104,23 @@ impl Serve for ShellSend {
         check("text", &params.text)?;
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
-        send::send(&job, &params).await
+        if !params.background {
+            return send::send(&job, &params).await;
+        }
+        let begun = in_background(&caller, &job, Errand::Text(params)).await?;
+        let end = job.log.end();
+        Ok(Sent {
+            reason: Reason::Background,
+            text: String::new(),
+            from: end,
+            next: end,
+            truncated: false,
+            exit_code: None,
+            cwd: None,
+            shared: false,
+            row: job.row(),
+            job: Some(begun),
+        })
     }
 }
 
@@ -118,8 +137,42 @@ impl Serve for ShellExec {
         }
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
-        exec::exec(&job, &params).await
+        if !params.background {
+            return exec::exec(&job, &params).await;
+        }
+        let begun = in_background(&caller, &job, Errand::Line(params)).await?;
+        let end = job.log.end();
+        Ok(Executed {
+            reason: Reason::Background,
+            output: None,
+            base64: None,
+            tail: String::new(),
+            truncated: false,
+            from: end,
+            next: end,
+            crlf: false,
+            lost: 0,
+            replaced: 0,
+            exit_code: None,
+            cwd: None,
+            duration_ms: 0,
+            shared: false,
+            others: false,
+            row: job.row(),
+            job: Some(begun),
+        })
     }
+}
+
+/// Makes the job that stands for what is sent, and waits until it is, 100 ms at most.
+async fn in_background(
+    caller: &Caller,
+    shell: &Arc<Job>,
+    errand: Errand,
+) -> Result<Box<Row>, Refusal> {
+    let job = background::begin(caller.house(), &caller.access(), shell, errand).await?;
+    begun(&job).await;
+    Ok(Box::new(job.row()))
 }
 
 impl Serve for ShellRead {

@@ -129,10 +129,13 @@ impl Serve for JobSignal {
                 Some(_) => "has ended",
                 None => "has no main process to signal",
             };
-            return Err(Refusal::new(
-                RefusalKind::NoGroup,
-                format!("{} {why}", job.id()),
-            ));
+            let refusal = Refusal::new(RefusalKind::NoGroup, format!("{} {why}", job.id()));
+            return Err(match &job.spec.sent_to {
+                Some(shell) if status.finished.is_none() => {
+                    refusal.hint(format!("ostler stop {0} interrupts it; ostler signal {shell} signals what runs in its shell", job.id()))
+                }
+                _ => refusal,
+            });
         };
         // Of a terminal the group in the foreground, as if it had been typed; it is of this job's session.
         let front = job.with_terminal(Terminal::foreground);

@@ -80,6 +80,8 @@ impl Serve for JobWait {
 struct Waiting {
     house: Arc<House>,
     job: Arc<Job>,
+    /// Whose tree listens: of a send in the background, for which no process stands, its shell's.
+    tree: Arc<Job>,
     what: What,
     since: u64,
 }
@@ -122,8 +124,11 @@ fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
                 .house()
                 .registry
                 .find(params.session.as_deref(), id, &access)?;
+            let shell = job.spec.sent_to.as_deref();
+            let shell = shell.and_then(|id| caller.house().registry.find(None, id, &access).ok());
             Ok(Waiting {
                 house: Arc::clone(caller.house()),
+                tree: shell.unwrap_or_else(|| Arc::clone(&job)),
                 job,
                 what: what()?,
                 since: params.since,
@@ -213,7 +218,7 @@ impl Waiting {
     async fn still(&self) -> WaitedJob {
         let mut told = self.told(Reason::WaitOver);
         if let What::Port(port) = self.what {
-            let (mark, net) = (self.mark(), self.job.status().pid);
+            let (mark, net) = (self.mark(), self.tree.status().pid);
             let pids = self.house.tools.trees.members(mark).await;
             let looked = tokio::task::spawn_blocking(move || {
                 let ports: Vec<u16> = listeners(&pids).into_iter().map(|l| l.port).collect();
@@ -228,12 +233,12 @@ impl Waiting {
     }
 
     fn mark(&self) -> Mark {
-        let status = self.job.status();
+        let status = self.tree.status();
         let leader = status.finished.is_none().then_some(status.pid).flatten();
         Mark {
-            job: self.job.spec.number,
+            job: self.tree.spec.number,
             leader: leader.map(|pid| (pid, status.start_time)),
-            process_id: self.job.spec.process_id.clone(),
+            process_id: self.tree.spec.process_id.clone(),
         }
     }
 
@@ -323,7 +328,7 @@ impl Waiting {
 
     /// A cheap look first: only when somebody listens is it worth asking who.
     async fn listens(&self, port: u16) -> Option<Listener> {
-        let net = self.job.status().pid?;
+        let net = self.tree.status().pid?;
         let begun = Instant::now();
         let somebody = tokio::task::spawn_blocking(move || is_listening(port, net))
             .await

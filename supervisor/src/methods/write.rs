@@ -11,6 +11,7 @@ use ostler_proto::{
 use super::Serve;
 use crate::{
     caller::Caller,
+    job::Job,
     life::plan::{decode_base64, within},
     terminal::keys,
 };
@@ -38,11 +39,7 @@ impl Serve for JobWrite {
             &caller.access(),
         )?;
         let Some(feed) = &job.feed else {
-            return Err(Refusal::new(
-                RefusalKind::NoInput,
-                format!("{} was started with its input closed", job.id()),
-            )
-            .hint("start --stdin"));
+            return Err(no_input(&job));
         };
         if job.spec.pty {
             let held = job.desk.may_type(params.seat.as_deref());
@@ -68,5 +65,22 @@ impl Serve for JobWrite {
             complete: took.bytes == asked,
             closed: took.closed,
         })
+    }
+}
+
+/// There is nothing to write to.
+fn no_input(job: &Job) -> Refusal {
+    let id = job.id();
+    match &job.spec.sent_to {
+        Some(shell) => Refusal::new(
+            RefusalKind::NoInput,
+            format!("{id} has no input of its own, its shell has"),
+        )
+        .hint(format!("ostler send {shell}")),
+        None => Refusal::new(
+            RefusalKind::NoInput,
+            format!("{id} was started with its input closed"),
+        )
+        .hint("start --stdin"),
     }
 }

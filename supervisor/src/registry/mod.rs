@@ -294,6 +294,11 @@ impl Registry {
             .claim(inner.next_number)
             .ok_or_else(|| self.no_record())?;
         let job = Arc::new(self.make(&mut inner, &session_id, plan, slot));
+        if plan.kind == Kind::Send {
+            // The keeper knows nothing of it, and its id must be answered for after a crash.
+            self.ledger
+                .append(&Entry::Begun(Box::new(job.spec.clone())));
+        }
         inner.put(&session_id, Arc::clone(&job));
         // Told before there is a process, and before anybody can move it.
         job.tell(Happened::Starting, None);
@@ -375,6 +380,7 @@ impl Registry {
             stdin_open: ask.pty.is_some() || ask.stdin == ostler_proto::methods::Stdin::Open,
             pty: ask.pty.is_some(),
             shell: plan.shell.clone(),
+            sent_to: plan.sent_to.clone(),
             bound: plan.bound,
             spill,
             slot: slot as u32,

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ostler_proto::limits;
+use ostler_proto::{job::Kind, limits};
 
 use super::Registry;
 use crate::{
@@ -49,6 +49,9 @@ impl Registry {
                         finished,
                     });
                 }
+                if job.spec.kind == Kind::Send && status.finished.is_none() {
+                    entries.push(Entry::Begun(Box::new(job.spec.clone())));
+                }
                 let wanted = job.wanted().borrow().clone();
                 if wanted.who.is_some() && !status.over {
                     entries.push(Entry::Wanted {
@@ -78,6 +81,20 @@ impl Registry {
         self.lock()
             .sessions
             .insert(session.record.session.id.clone(), session);
+    }
+
+    /// Keeps what stays of a job that ended with the supervisor before this one.
+    pub(crate) fn bury_lost(&self, session_id: &str, tombstone: Tombstone) {
+        let mut inner = self.lock();
+        let Some(session) = inner.sessions.get_mut(session_id) else {
+            return;
+        };
+        session.has_given(&tombstone.id);
+        session.put_tombstone(tombstone.clone());
+        self.ledger.append(&Entry::Buried {
+            session: session_id.to_owned(),
+            tombstone,
+        });
     }
 
     /// Puts back where sessions went.

@@ -19,8 +19,9 @@ use crate::{
     log::Filter,
     terminal::{
         dialect::{Dialect, HandOver, ShellSpec, is_plain},
+        marks::Mark,
         proof::{self, Waits},
-        talk::{Line, Talk},
+        talk::{Line, Reading, Talk},
         text,
     },
 };
@@ -79,12 +80,22 @@ pub(super) fn turn(job: &Job, talk: &Talk) -> Result<OwnedSemaphorePermit, Refus
     if let Some(holder) = job.desk.holder() {
         return Err(holder.refusal(&job.id()));
     }
-    talk.take_turn().ok_or_else(|| {
-        busy(job, "another send or exec is in progress").hint(format!(
+    talk.take_turn().ok_or_else(|| in_progress(job))
+}
+
+fn in_progress(job: &Job) -> Refusal {
+    match job.background().filter(|send| send.is_live()) {
+        Some(send) => {
+            let id = send.id();
+            busy(job, &format!("{id} goes on in it")).hint(format!(
+                "ostler wait {id} waits for its end, ostler stop {id} interrupts it"
+            ))
+        }
+        None => busy(job, "another send or exec is in progress").hint(format!(
             "wait until that is over; ostler signal {} INT interrupts what runs",
             job.id()
-        ))
-    })
+        )),
+    }
 }
 
 fn busy(job: &Job, why: &str) -> Refusal {
@@ -93,69 +104,146 @@ fn busy(job: &Job, why: &str) -> Refusal {
 
 /// Runs a line. Dropping this does not stop it.
 pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal> {
-    let (spec, talk) = shell(job)?;
-    if !spec.takes_lines() && !ask.inline {
-        let program = job.spec.args.first().map_or("it", String::as_str);
-        let words = format!("{program} is no shell whose lines can be told apart");
-        return Err(Refusal::new(RefusalKind::NoInput, words).hint("ostler shell send"));
-    }
+    let talk = takes(job, ask)?;
     let turn = turn(job, talk)?;
     let until = ask
         .timeout_ms
         .map(|ms| Instant::now() + Duration::from_millis(ms));
-    if ask.inline {
-        somebody_waits(job).await?;
-    } else {
-        at_prompt(job, talk, until).await?;
-    }
-    let began = Instant::now();
-    let number = talk.next_number(&job.log);
-    let typed = Typed::of(job, ask, spec, talk, number)?;
-    let times = job.desk.typed();
-    let since = job.log.end();
-    let _shown = if let Typed::Plain { output, .. } = &typed {
-        let output = output.map(|length| since + length);
-        talk.look(&job.log).begin_plain(number, since, output);
-        None
-    } else {
-        talk.look(&job.log).begin(number, since);
-        Some(Shown::open(job, since, &ask.line))
-    };
-    let turn = type_in(job, &typed, turn).await?;
-    let waiting = Waiting {
-        job,
-        talk,
-        since,
-        before: Waits::default(),
-        line: true,
-        through: ask.through,
-        quiet: None,
-        until,
-    };
-    let came = waiting.come().await;
-    drop(turn);
-    let Came::For(mut reason) = came else {
-        talk.look(&job.log).line = None;
-        return Err(busy(
-            job,
-            "its shell has not said that it took the line; it is not known whether it ran",
-        )
-        .hint("ostler shell read shows what it says instead"));
-    };
-    let line = {
-        let mut reading = talk.look(&job.log);
-        let line = reading.line.clone();
-        // It has ended on the way here.
-        if reason != Reason::Exit && line.as_ref().is_some_and(Line::is_done) {
-            reason = Reason::Prompt;
-        }
-        if reason == Reason::Prompt {
-            reading.line = None;
-        }
-        line
-    };
+    ready(job, talk, ask.inline, until).await?;
+    let (began, times) = (Instant::now(), job.desk.typed());
+    let handed = HandedOver::by(job, talk, ask, turn).await?;
+    let came = handed.come(ask.through, until).await;
+    let (reason, line) = handed.end(came)?;
     let shared = job.desk.typed() != times;
-    Ok(answer(job, ask, spec.dialect, reason, line, began, shared))
+    Ok(answer(job, ask, reason, line, began, shared))
+}
+
+/// What is known of a shell that takes this line.
+///
+/// # Errors
+/// It takes none.
+pub(super) fn takes<'a>(job: &'a Job, ask: &Exec) -> Result<&'a Talk, Refusal> {
+    let (spec, talk) = shell(job)?;
+    if spec.takes_lines() || ask.inline {
+        return Ok(talk);
+    }
+    let program = job.spec.args.first().map_or("it", String::as_str);
+    let words = format!("{program} is no shell whose lines can be told apart");
+    Err(Refusal::new(RefusalKind::NoInput, words).hint("ostler shell send"))
+}
+
+/// Waits until a line can be handed over; an `inline` one to whoever is in front.
+pub(super) async fn ready(
+    job: &Arc<Job>,
+    talk: &Talk,
+    inline: bool,
+    until: Option<Instant>,
+) -> Result<(), Refusal> {
+    if inline {
+        somebody_waits(job).await
+    } else {
+        at_prompt(job, talk, until).await
+    }
+}
+
+/// A line that was typed and is not known to be over. Nobody else talks to its shell meanwhile.
+pub(super) struct HandedOver<'a> {
+    job: &'a Arc<Job>,
+    talk: &'a Talk,
+    since: u64,
+    turn: OwnedSemaphorePermit,
+    /// What it is made of: it lies there until the shell has taken it.
+    _typed: Typed,
+    /// People see a line that is typed as it is.
+    _shown: Option<Shown<'a>>,
+}
+
+impl<'a> HandedOver<'a> {
+    /// Hands a line over to a shell that waits for one.
+    pub(super) async fn by(
+        job: &'a Arc<Job>,
+        talk: &'a Talk,
+        ask: &Exec,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<Self, Refusal> {
+        let (spec, _) = shell(job)?;
+        let number = talk.next_number(&job.log);
+        let typed = Typed::of(job, ask, spec, talk, number)?;
+        let since = job.log.end();
+        let shown = if let Typed::Plain { output, .. } = &typed {
+            let output = output.map(|length| since + length);
+            talk.look(&job.log).begin_plain(number, since, output);
+            None
+        } else {
+            talk.look(&job.log).begin(number, since);
+            Some(Shown::open(job, since, &ask.line))
+        };
+        let turn = type_in(job, &typed, turn).await?;
+        Ok(Self {
+            job,
+            talk,
+            since,
+            turn,
+            _typed: typed,
+            _shown: shown,
+        })
+    }
+
+    /// Waits for its end, or for a program that asks for input where it does not wait `through` that.
+    pub(super) async fn come(&self, through: bool, until: Option<Instant>) -> Came {
+        let waiting = Waiting {
+            job: self.job,
+            talk: self.talk,
+            since: self.since,
+            before: Waits::default(),
+            line: true,
+            through,
+            quiet: None,
+            until,
+        };
+        waiting.come().await
+    }
+
+    /// What is known of it, taken away if it is over; then others may talk.
+    ///
+    /// # Errors
+    /// Its shell has not taken it.
+    pub(super) fn end(self, came: Came) -> Result<(Reason, Option<Line>), Refusal> {
+        let is_done = |reading: &Reading| reading.line.as_ref().is_some_and(Line::is_done);
+        let came = match came {
+            // It has ended on the way here.
+            Came::For(reason)
+                if reason != Reason::Exit && is_done(&self.talk.look(&self.job.log)) =>
+            {
+                Came::For(Reason::Prompt)
+            }
+            came => came,
+        };
+        let over = matches!(came, Came::NotTaken | Came::For(Reason::Prompt));
+        let line = self.line(over);
+        drop(self.turn);
+        match came {
+            Came::For(reason) => Ok((reason, line)),
+            Came::NotTaken => Err(busy(
+                self.job,
+                "its shell has not said that it took the line; it is not known whether it ran",
+            )
+            .hint("ostler shell read shows what it says instead")),
+        }
+    }
+
+    /// What is known of it, where nobody will tell its end.
+    pub(super) fn give_up(self) -> Option<Line> {
+        self.line(true)
+    }
+
+    fn line(&self, over: bool) -> Option<Line> {
+        let mut reading = self.talk.look(&self.job.log);
+        if over {
+            return reading.line.take();
+        }
+        reading.line.clone()
+    }
 }
 
 /// What people see in place of how a line is handed over, as long as nobody has given up.
@@ -409,7 +497,7 @@ pub(super) fn stand(job: &Job, talk: &Talk) -> Stand {
 }
 
 /// No prompt has come: its marks may have been thrown away, and the kernel knows.
-async fn proven(job: &Arc<Job>, talk: &Talk) -> Result<(), Refusal> {
+pub(super) async fn proven(job: &Arc<Job>, talk: &Talk) -> Result<(), Refusal> {
     // Nobody has started anything since its last line ended; else a shell that reads whole lines looks the same at its
     // prompt and in a `read`.
     let untouched = {
@@ -461,7 +549,6 @@ fn inline(spec: &ShellSpec, number: u64, text: &str) -> String {
 fn answer(
     job: &Arc<Job>,
     ask: &Exec,
-    dialect: Dialect,
     reason: Reason,
     line: Option<Line>,
     began: Instant,
@@ -471,26 +558,12 @@ fn answer(
         .as_ref()
         .and_then(|l| l.done.as_ref())
         .filter(|_| reason == Reason::Prompt);
-    let begin = line
-        .as_ref()
-        .map_or(job.log.end(), |l| l.output.unwrap_or(l.typed_at));
-    let begun = line.as_ref().is_some_and(|l| l.output.is_some());
-    let end = match done {
-        Some(done) => done.from.max(begin),
-        // What stands there is how it was typed.
-        None if !begun => begin,
-        None => job.log.end().max(begin),
-    };
-    let way = Way {
-        adds_cr: job
-            .with_terminal(|t| t.settings())
-            .is_none_or(|modes| modes.adds_cr),
-        dialect,
-    };
+    let (begin, end) = span(job, line.as_ref(), done);
     if let Some(talk) = &job.talk {
         talk.tell(end);
     }
     let max = ask.max.unwrap_or(limits::result_whole());
+    let way = Way::of(job);
     let printed = printed::read(&job.log, begin, end, max, way);
     let row = job.row();
     let ended = job
@@ -520,7 +593,21 @@ fn answer(
         shared,
         others: pid.is_some_and(proof::has_children),
         row,
+        job: None,
     }
+}
+
+/// Where the output of a line begins, and where it ends or ended so far.
+pub(super) fn span(job: &Job, line: Option<&Line>, done: Option<&Mark>) -> (u64, u64) {
+    let begin = line.map_or(job.log.end(), |l| l.output.unwrap_or(l.typed_at));
+    let begun = line.is_some_and(|l| l.output.is_some());
+    let end = match done {
+        Some(done) => done.from,
+        // What stands there is how it was typed.
+        None if !begun => begin,
+        None => job.log.end(),
+    };
+    (begin, end.max(begin))
 }
 
 /// Where the shell is, by the kernel: its own name for it may hold what no mark can.
@@ -581,6 +668,7 @@ fn lossy(bytes: &[u8]) -> (String, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::dialect::Dialect;
 
     #[test]
     fn an_inline_line_is_one_line_of_printable_ascii() {

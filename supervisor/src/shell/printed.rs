@@ -3,9 +3,13 @@
 use ostler_proto::limits;
 
 use crate::{
+    job::Job,
     log::{Filter, Log},
-    terminal::dialect::Dialect,
+    terminal::{Terminal, dialect::Dialect},
 };
+
+/// What fish tells the terminal is no longer than this: it holds a path.
+const TOLD: usize = 8 * 1024;
 
 /// A stretch of a log, cleaned of what the terminal and the shell have put into it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,6 +29,82 @@ pub(super) struct Way {
     /// The terminal made CR LF of each LF.
     pub(super) adds_cr: bool,
     pub(super) dialect: Dialect,
+}
+
+impl Way {
+    /// How they come into the log of this shell now.
+    pub(super) fn of(job: &Job) -> Self {
+        let modes = job.with_terminal(Terminal::settings);
+        Self {
+            adds_cr: modes.is_none_or(|modes| modes.adds_cr),
+            dialect: job
+                .spec
+                .shell
+                .as_ref()
+                .map_or(Dialect::Plain, |s| s.dialect),
+        }
+    }
+
+    /// Takes off what was put in, in bytes whose end splits nothing of that.
+    fn back(self, mut bytes: Vec<u8>) -> Vec<u8> {
+        if self.adds_cr {
+            bytes = without_cr(&bytes);
+        }
+        if self.dialect == Dialect::Fish {
+            bytes = without_fish(&bytes);
+        }
+        bytes
+    }
+}
+
+/// The same for bytes that come piece by piece.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// What can be told from something else only by what comes next.
+    rest: Vec<u8>,
+}
+
+impl Pieces {
+    /// Takes the next piece; hands out what is certain.
+    pub(super) fn next(&mut self, piece: &[u8], way: Way) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(piece);
+        self.rest = all.split_off(certain(&all, way));
+        way.back(all)
+    }
+
+    /// Nothing comes any more.
+    pub(super) fn last(&mut self, way: Way) -> Vec<u8> {
+        way.back(std::mem::take(&mut self.rest))
+    }
+}
+
+/// Up to where bytes are what they are, whatever follows them.
+fn certain(bytes: &[u8], way: Way) -> usize {
+    let whole = bytes.len() - usize::from(way.adds_cr && bytes.ends_with(b"\r"));
+    let from = whole.saturating_sub(TOLD);
+    let last = memchr::memrchr(0x1b, &bytes[from..whole]).map(|n| n + from);
+    let Some(mut at) = last.filter(|_| way.dialect == Dialect::Fish) else {
+        return whole;
+    };
+    // The first byte of what may be the end of a sequence.
+    let before = memchr::memrchr(0x1b, &bytes[from..at]).map(|n| n + from);
+    if at + 1 == whole
+        && let Some(before) = before.filter(|b| may_be_told(&bytes[*b..at]))
+    {
+        at = before;
+    }
+    if may_be_told(&bytes[at..whole]) {
+        at
+    } else {
+        whole
+    }
+}
+
+/// It begins what fish tells the terminal, and does not end it.
+fn may_be_told(bytes: &[u8]) -> bool {
+    let begins = |told: &[u8]| told.starts_with(bytes) || bytes.starts_with(told);
+    (begins(b"\x1b]7;") || begins(b"\x1b]133;")) && !bytes.contains(&0x07)
 }
 
 /// Reads what was printed from one offset to another; of more than `max` bytes only begin and end.
@@ -62,13 +142,7 @@ fn bytes(log: &Log, from: u64, to: u64, way: Way) -> (Vec<u8>, u64) {
         all.extend_from_slice(&slice.bytes);
         at = slice.next;
     }
-    if way.adds_cr {
-        all = without_cr(&all);
-    }
-    if way.dialect == Dialect::Fish {
-        all = without_fish(&all);
-    }
-    (all, lost)
+    (way.back(all), lost)
 }
 
 /// The exact inverse of what the terminal did: one CR off each LF.
@@ -135,6 +209,27 @@ mod tests {
     fn what_fish_tells_the_terminal_is_no_output() {
         let said = b"a\x1b]7;file://h/tmp\x07b\x1b]133;D;130\x1b\\c\x1b[1md\x1b]7;x";
         assert_eq!(without_fish(said), b"abc\x1b[1md\x1b]7;x");
+    }
+
+    #[test]
+    fn piece_by_piece_it_is_the_same() {
+        let said = b"a\x1b]7;file://h/tmp\x07b\x1b]133;D;130\x1b\\c\x1b[1md\r\n\r\r\n\x1b\x1b]8;x\x07\r\x1b]7;x";
+        for dialect in [Dialect::Fish, Dialect::Bash] {
+            let way = Way {
+                adds_cr: true,
+                dialect,
+            };
+            for size in 1..said.len() {
+                let mut pieces = Pieces::default();
+                let mut all = Vec::new();
+                for piece in said.chunks(size) {
+                    all.extend(pieces.next(piece, way));
+                }
+                all.extend(pieces.last(way));
+                let (all, whole) = (all.escape_ascii(), way.back(said.to_vec()));
+                assert_eq!(all.to_string(), whole.escape_ascii().to_string(), "{size}");
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
     shell::{Send, Sent},
 };
-use tokio::time::Instant;
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
     exec::{Stand, shell, stand, turn},
@@ -16,11 +16,11 @@ use super::{
 };
 use crate::{
     job::Job,
-    terminal::{proof::Waits, talk::Talk, text},
+    terminal::{marks::Mark, proof::Waits, talk::Talk, text},
 };
 
 /// Longest time of a send that names none.
-const PATIENCE: u64 = 30_000;
+pub(super) const PATIENCE: u64 = 30_000;
 /// Silence after which a program is taken for waiting.
 const QUIET: u64 = 3_000;
 /// How long a shell that has not started is awaited before something is typed.
@@ -35,66 +35,101 @@ pub(crate) async fn send(job: &Arc<Job>, ask: &Send) -> Result<Sent, Refusal> {
     let turn = turn(job, talk)?;
     let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(PATIENCE));
     let until = Instant::now() + patience;
-    let mut text = ask.text.clone().into_bytes();
-    if ask.enter {
-        text.push(b'\r');
-    }
-    started(job, talk, until).await;
-    let before = match job.place().filter(|_| !text.is_empty()) {
-        Some((place, _)) => look(place).await,
-        None => Waits::default(),
-    };
     let times = job.desk.typed();
-    // With nothing typed, a prompt that is there already is news to who asks.
-    let since = if text.is_empty() { 0 } else { job.log.end() };
-    // Who only waits goes on where the last answer ended.
-    let from = if text.is_empty() {
-        talk.told()
-    } else {
-        job.log.end()
-    };
-    talk.note_typed(&job.log, &text);
-    let (writer, bytes) = (Arc::clone(job), text);
-    let all = bytes.len() as u64;
-    // The turn goes with the bytes: whoever asked may leave, but nobody else types in between.
-    let written = tokio::spawn(async move {
-        writer.saw_input();
-        let took = match &writer.feed {
-            Some(feed) if !bytes.is_empty() => feed.write(bytes, false, patience).await.bytes,
-            _ => 0,
+    let typed = Typed::by(job, talk, ask, until, turn).await?;
+    let quiet = Duration::from_millis(ask.quiet_ms.unwrap_or(QUIET));
+    let reason = typed.come(Some(quiet), Some(until)).await;
+    let shared = job.desk.typed() != times;
+    let sent = answer(job, talk, reason, typed.from, ask.max, shared);
+    drop(typed);
+    Ok(sent)
+}
+
+/// A text that was typed. Nobody else talks to the shell meanwhile.
+pub(super) struct Typed<'a> {
+    job: &'a Arc<Job>,
+    talk: &'a Talk,
+    /// Where what is printed behind it begins.
+    pub(super) from: u64,
+    /// What stands before proves nothing.
+    since: u64,
+    /// Who waited then already.
+    before: Waits,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl<'a> Typed<'a> {
+    /// Types.
+    ///
+    /// # Errors
+    /// The terminal did not take all of it.
+    pub(super) async fn by(
+        job: &'a Arc<Job>,
+        talk: &'a Talk,
+        ask: &Send,
+        until: Instant,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<Self, Refusal> {
+        let patience = until.saturating_duration_since(Instant::now());
+        let mut text = ask.text.clone().into_bytes();
+        if ask.enter {
+            text.push(b'\r');
+        }
+        started(job, talk, until).await;
+        let before = match job.place().filter(|_| !text.is_empty()) {
+            Some((place, _)) => look(place).await,
+            None => Waits::default(),
         };
-        (took, turn)
-    });
-    let Ok((took, turn)) = written.await else {
-        return Err(untyped(job, 0, all));
-    };
-    if took < all {
-        return Err(untyped(job, took, all));
+        // With nothing typed, a prompt that is there already is news to who asks, who goes on where the last answer
+        // ended.
+        let (since, from) = if text.is_empty() {
+            (0, talk.told())
+        } else {
+            (job.log.end(), job.log.end())
+        };
+        talk.note_typed(&job.log, &text);
+        let (writer, bytes) = (Arc::clone(job), text);
+        let all = bytes.len() as u64;
+        // The turn goes with the bytes: whoever asked may leave, but nobody else types in between.
+        let written = tokio::spawn(async move {
+            writer.saw_input();
+            let took = match &writer.feed {
+                Some(feed) if !bytes.is_empty() => feed.write(bytes, false, patience).await.bytes,
+                _ => 0,
+            };
+            (took, turn)
+        });
+        match written.await {
+            Ok((took, turn)) if took == all => Ok(Self {
+                job,
+                talk,
+                from,
+                since,
+                before,
+                _turn: turn,
+            }),
+            Ok((took, _)) => Err(untyped(job, took, all)),
+            Err(_) => Err(untyped(job, 0, all)),
+        }
     }
-    let waiting = Waiting {
-        job,
-        talk,
-        since,
-        before,
-        line: false,
-        through: false,
-        quiet: Some(Duration::from_millis(ask.quiet_ms.unwrap_or(QUIET))),
-        until: Some(until),
-    };
-    let came = waiting.come().await;
-    drop(turn);
-    let reason = match came {
-        Came::For(reason) => reason,
-        Came::NotTaken => Reason::InferredIdle,
-    };
-    Ok(answer(
-        job,
-        talk,
-        reason,
-        from,
-        ask.max,
-        job.desk.typed() != times,
-    ))
+
+    /// Waits until the program in front waits for more.
+    pub(super) async fn come(&self, quiet: Option<Duration>, until: Option<Instant>) -> Reason {
+        let waiting = Waiting {
+            job: self.job,
+            talk: self.talk,
+            since: self.since,
+            before: self.before.clone(),
+            line: false,
+            through: false,
+            quiet,
+            until,
+        };
+        match waiting.come().await {
+            Came::For(reason) => reason,
+            Came::NotTaken => Reason::InferredIdle,
+        }
+    }
 }
 
 fn untyped(job: &Job, took: u64, all: u64) -> Refusal {
@@ -145,18 +180,8 @@ fn answer(
 ) -> Sent {
     let next = job.log.end();
     talk.tell(next);
-    let (exit_code, cwd) = {
-        let mut reading = talk.look(&job.log);
-        let over = reading
-            .line
-            .as_ref()
-            .is_some_and(|l| l.is_done() || l.is_aborted());
-        let line = reading.line.take_if(|_| over);
-        let newest = reading.done.clone().filter(|d| d.from >= from);
-        let done = line.and_then(|l| l.done).or(newest);
-        let done = done.filter(|_| reason == Reason::Prompt);
-        done.map_or((None, None), |d| (d.code, d.cwd))
-    };
+    let done = done(job, talk, reason, from);
+    let (exit_code, cwd) = done.map_or((None, None), |d| (d.code, d.cwd));
     let ended = job
         .status()
         .finished
@@ -173,7 +198,21 @@ fn answer(
         cwd,
         shared,
         row: job.row(),
+        job: None,
     }
+}
+
+/// The end of the line that it went to, where a prompt came for that.
+pub(super) fn done(job: &Job, talk: &Talk, reason: Reason, from: u64) -> Option<Mark> {
+    let mut reading = talk.look(&job.log);
+    let over = reading
+        .line
+        .as_ref()
+        .is_some_and(|l| l.is_done() || l.is_aborted());
+    let line = reading.line.take_if(|_| over);
+    let newest = reading.done.clone().filter(|d| d.from >= from);
+    let done = line.and_then(|l| l.done).or(newest);
+    done.filter(|_| reason == Reason::Prompt)
 }
 
 /// A stretch of a log as a person sees it.

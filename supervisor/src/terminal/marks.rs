@@ -68,6 +68,11 @@ impl Scanner {
         self.at
     }
 
+    /// Offset up to which it is known what the bytes are: behind it may stand the begin of a mark.
+    pub(crate) fn known(&self) -> u64 {
+        self.at - self.part.len() as u64
+    }
+
     /// Goes on at another offset: what is between is not known.
     pub(crate) fn jump(&mut self, at: u64) {
         self.at = at;

@@ -91,8 +91,26 @@ pub(crate) fn has_children(pid: u32) -> bool {
     !children(pid, pid).is_empty()
 }
 
+/// A process would not die of this signal now: it catches or ignores it.
+pub(crate) fn withstands(pid: u32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let in_mask = |line: &str| {
+        let mask = line.split_once(':').map(|(_, mask)| mask.trim());
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    };
+    let mut lines = status.lines();
+    lines.any(|l| (l.starts_with("SigCgt:") || l.starts_with("SigIgn:")) && in_mask(l))
+}
+
+/// Name of a program as the kernel has it.
+pub(crate) fn program(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
 /// Members of the group in front: the leader's descendants that are in it.
-fn members(place: Place) -> Vec<u32> {
+pub(crate) fn members(place: Place) -> Vec<u32> {
     let group = i64::from(place.group);
     descendants(place.leader)
         .into_iter()

@@ -219,6 +219,15 @@ impl Reading {
         self.hooked
     }
 
+    /// What our line has printed so far and nobody will take for something else: from where and up to where.
+    pub(crate) fn printed(&self) -> Option<(u64, u64)> {
+        let line = self.line.as_ref()?;
+        let from = line.output?;
+        let done = line.done.as_ref();
+        let to = done.map_or_else(|| self.scanner.known(), |d| d.from);
+        Some((from, to.max(from)))
+    }
+
     fn catch_up(&mut self, log: &Log) {
         let end = log.end();
         let at = self.scanner.at();
@@ -342,6 +351,16 @@ mod tests {
         let line = r.line.as_ref().unwrap();
         assert_eq!(line.done.as_ref().unwrap().code, Some(3));
         assert!(r.prompt.is_some());
+    }
+
+    #[test]
+    fn what_may_become_a_mark_is_not_printed_yet() {
+        let mut r = reading("<C;k=k;n=7>out");
+        let (from, to) = r.printed().unwrap();
+        assert_eq!(to - from, 3);
+        feed(&mut r, "<D;3;k=k;n=7;/t");
+        r.scanner.feed(b"m", |_| panic!("it has no end yet"));
+        assert_eq!(r.printed(), Some((from, to)));
     }
 
     #[test]

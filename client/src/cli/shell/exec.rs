@@ -9,7 +9,7 @@ use ostler_proto::limits;
 use ostler_proto::methods::{JobRead, JobSignal, Read, Reason, ShellExec, SignalJob};
 use ostler_proto::shell::{Exec, Executed};
 
-use super::stands;
+use super::{begun, stands};
 use crate::cli::failure::Failure;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::output::{self, Out, Pour, note};
@@ -30,7 +30,8 @@ Examples:
   ostler shell exec s1 --timeout 30s 'sleep 1; date'
   ostler shell exec s1 -- ls -la
   ostler shell exec build - <script.sh
-  ostler shell exec s1 --inline hostname")]
+  ostler shell exec s1 --inline hostname
+  ostler shell exec s1 --background make")]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
@@ -43,6 +44,10 @@ pub(crate) struct Args {
     /// Runs it in whatever POSIX shell is in front: one inside the shell, over ssh, of another user.
     #[arg(long)]
     inline: bool,
+    /// Prints the id of a job that stands for the line, and leaves: read it, wait for it, stop it. The line is
+    /// interrupted when the time of --timeout is over.
+    #[arg(short, long, conflicts_with = "through")]
+    background: bool,
     /// Prints the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -70,6 +75,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         raw: !args.json,
         through: args.through,
         inline: args.inline,
+        background: args.background,
     };
     let interrupt = SignalJob {
         session: named.session,
@@ -91,7 +97,11 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         let mut out = Out::new();
         out.json(&executed)?;
         out.flush()?;
-    } else {
+    }
+    if let Some(job) = &executed.job {
+        return begun(job, &args.id, args.json);
+    }
+    if !args.json {
         let id = scope.pasted(&args.id);
         if is_full_screen(&executed) && std::io::stdout().is_terminal() {
             return Err(

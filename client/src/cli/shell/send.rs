@@ -4,7 +4,7 @@ use ostler::Mode;
 use ostler_proto::methods::{Reason, ShellSend};
 use ostler_proto::shell::Send;
 
-use super::stands;
+use super::{begun, stands};
 use crate::cli::failure::Failure;
 use crate::cli::output::{Out, note};
 use crate::cli::scope::{self, SessionArg};
@@ -19,7 +19,8 @@ use crate::exit;
 Examples:
   ostler shell send s1 'import math' --enter
   ostler shell send s1 y
-  ostler shell send s1 --timeout 1m")]
+  ostler shell send s1 --timeout 1m
+  ostler shell send s1 --background --enter make")]
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
@@ -32,6 +33,10 @@ pub(crate) struct Args {
     /// Silence after which it counts as waiting [default: 3s].
     #[arg(long, value_name = "TIME", value_parser = duration::wait, allow_hyphen_values = true)]
     silence: Option<u64>,
+    /// Prints the id of a job that stands for it, and leaves: read it, wait for it, stop it. Then there is no default
+    /// for --timeout and --silence, and what runs is interrupted when the time is over.
+    #[arg(short, long)]
+    background: bool,
     /// Prints the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -57,6 +62,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         timeout_ms: args.timeout,
         quiet_ms: args.silence,
         max: None,
+        background: args.background,
     };
     // Never asked twice: what was typed once must not arrive twice.
     let client = scope::client(Mode::Use)?;
@@ -67,13 +73,16 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let mut out = Out::new();
     if args.json {
         out.json(&sent)?;
-    } else {
+    } else if sent.job.is_none() {
         out.text(&sent.text)?;
         if !sent.text.is_empty() && !sent.text.ends_with('\n') {
             out.text("\n")?;
         }
     }
     out.flush()?;
+    if let Some(job) = &sent.job {
+        return begun(job, &args.id, args.json);
+    }
     let id = scope.pasted(&args.id);
     if !args.quiet && !args.json {
         let at_prompt = sent.reason == Reason::Prompt;
