@@ -35,10 +35,15 @@ pub(crate) fn of_row(row: &Row) -> i32 {
     }
 }
 
+/// Returns what a shell makes of the end by a signal.
+pub(crate) fn of_signal(number: i32) -> i32 {
+    128 + number
+}
+
 /// Returns what the main process itself gave.
 fn own(row: &Row) -> i32 {
     if let Some(signal) = &row.signal {
-        return signal_number(signal).map_or(OURS, |n| 128 + n);
+        return signal_number(signal).map_or(OURS, of_signal);
     }
     match row.exit_code {
         Some(code @ 0..=255) => code,

@@ -537,6 +537,10 @@ pub struct Run {
     pub wait_ms: Option<u64>,
     /// With a key of a job that exists: stream from this offset.
     pub since: u64,
+    /// Sit before its terminal meanwhile as an attach does, under this name, made up by the client: `job/write` and
+    /// `job/resize` belong to it, and what the program asks its terminal is the client's to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seat: Option<String>,
 }
 
 /// One job.

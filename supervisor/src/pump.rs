@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use ostler_proto::{limits, methods::OnLimit};
@@ -38,6 +39,14 @@ const FULL: u64 = 32 * 1024;
 const NOISY: u32 = 8;
 /// The larger pipe. Pipe pages are counted per user, so there are at most [`limits::big_pipes()`] of them.
 const BIG: i32 = 1024 * 1024;
+
+/// A terminal hands out at most 4 KiB in one go. So many goes in a row of at least [`TALKS`] bytes, and it is loud: for
+/// each of them the runtime would wake a second thread that finds nothing to do.
+const LOUD: u32 = 8;
+const TALKS: u64 = 1024;
+/// How long the pump of a loud terminal waits for it itself before the runtime watches it again, and how often in a turn.
+const PAUSE: Duration = Duration::from_micros(50);
+const PAUSES: usize = 4;
 
 /// What all pumps of a house share.
 pub(crate) struct Pumps {
@@ -127,9 +136,36 @@ struct Pump {
 
 /// One stream of a child.
 struct Source {
-    fd: AsyncFd<OwnedFd>,
+    fd: Watched,
     stream: u8,
     noise: Noise,
+}
+
+/// Who watches whether there is something to read.
+enum Watched {
+    Runtime(AsyncFd<OwnedFd>),
+    /// The pump itself: it is loud.
+    Pump(OwnedFd),
+}
+
+impl Watched {
+    fn get(&self) -> &OwnedFd {
+        match self {
+            Self::Runtime(fd) => fd.get_ref(),
+            Self::Pump(fd) => fd,
+        }
+    }
+}
+
+/// How a turn has ended.
+enum Turned {
+    /// There will be more.
+    Open,
+    /// And so much that the pump is to watch for it, or so little that the runtime is to.
+    Loud,
+    Calm,
+    /// That was all.
+    Closed,
 }
 
 /// How busy a stream is, and whether its pipe was enlarged for that.
@@ -137,25 +173,41 @@ struct Source {
 struct Noise {
     full: u32,
     big: Option<Arc<Pumps>>,
+    /// Goes of a terminal in a row.
+    goes: u32,
 }
 
 impl Source {
     fn new(fd: Option<OwnedFd>, stream: u8) -> Option<Self> {
-        match ready::readable(fd?) {
-            Ok(fd) => Some(Self {
-                fd,
-                stream,
-                noise: Noise::default(),
-            }),
-            Err(error) => {
-                crate::log_line!(
-                    "error",
-                    "a stream could not be watched, its output is lost: {error}"
-                );
-                None
-            }
-        }
+        Some(Self {
+            fd: Watched::Runtime(watched(fd?)?),
+            stream,
+            noise: Noise::default(),
+        })
     }
+
+    /// Watched by whom it is to be from now on.
+    fn turned(mut self, turned: &Turned) -> Option<Self> {
+        self.noise.goes = 0;
+        self.fd = match (turned, self.fd) {
+            (Turned::Closed, _) => return None,
+            (Turned::Loud, Watched::Runtime(fd)) => Watched::Pump(fd.into_inner()),
+            (Turned::Calm, Watched::Pump(fd)) => Watched::Runtime(watched(fd)?),
+            (_, fd) => fd,
+        };
+        Some(self)
+    }
+}
+
+fn watched(fd: OwnedFd) -> Option<AsyncFd<OwnedFd>> {
+    ready::readable(fd)
+        .inspect_err(|error| {
+            crate::log_line!(
+                "error",
+                "a stream could not be watched, its output is lost: {error}"
+            );
+        })
+        .ok()
 }
 
 impl Noise {
@@ -175,6 +227,14 @@ impl Noise {
         } else {
             pumps.big.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+impl Noise {
+    /// Tells whether a terminal has become loud.
+    fn is_loud(&mut self, n: u64) -> bool {
+        self.goes = if n < TALKS { 0 } else { self.goes + 1 };
+        self.goes >= LOUD
     }
 }
 
@@ -218,10 +278,11 @@ impl Pump {
             }
             let source = if turn_of_err { &mut err } else { &mut out };
             turn_of_err = !turn_of_err;
-            if let Some(open) = source
-                && self.turn(open).await
-            {
-                *source = None;
+            if let Some(open) = source {
+                let turned = self.turn(open).await;
+                if !matches!(turned, Turned::Open) {
+                    *source = source.take().and_then(|source| source.turned(&turned));
+                }
             }
             tokio::task::yield_now().await;
         }
@@ -233,9 +294,9 @@ impl Pump {
     /// Reads what stands in a pipe now, and no more: a descendant may go on writing for ever.
     async fn catch_up(&mut self, source: &mut Option<Source>) {
         let Some(open) = source else { return };
-        let mut left = waiting(open.fd.get_ref());
+        let mut left = waiting(open.fd.get());
         loop {
-            let fd = open.fd.get_ref().as_fd();
+            let fd = open.fd.get().as_fd();
             match self.pumps.pool.step(fd, &self.job.log, open.stream) {
                 Ok(Step::Moved(n)) if n < left => left -= n,
                 Ok(Step::Moved(_)) if left > 0 => left = 0,
@@ -255,31 +316,45 @@ impl Pump {
         }
     }
 
-    /// Some steps of one stream; true at its end.
-    async fn turn(&mut self, source: &mut Source) -> bool {
+    /// Some steps of one stream.
+    async fn turn(&mut self, source: &mut Source) -> Turned {
         let Source { fd, stream, noise } = source;
         // Taken before the first step: what arrives after an empty one is a new event and is not forgotten.
-        let Ok(mut ready) = fd.readable().await else {
-            return true;
+        let mut ready = match &*fd {
+            Watched::Runtime(fd) => match fd.readable().await {
+                Ok(ready) => Some(ready),
+                Err(_) => return Turned::Closed,
+            },
+            Watched::Pump(_) => None,
         };
+        let fd = fd.get();
+        let mut pauses = 0;
         for _ in 0..STEPS {
-            match self
-                .pumps
-                .pool
-                .step(fd.get_ref().as_fd(), &self.job.log, *stream)
-            {
+            match self.pumps.pool.step(fd.as_fd(), &self.job.log, *stream) {
                 Ok(Step::Moved(n)) => {
                     self.job.saw_output();
-                    noise.saw(n, fd.get_ref(), &self.pumps);
+                    noise.saw(n, fd, &self.pumps);
                     self.check_limit();
                     self.listen();
                     self.kick();
+                    if self.scan.is_some() && ready.is_some() && noise.is_loud(n) {
+                        return Turned::Loud;
+                    }
                 }
-                Ok(Step::Empty) => {
-                    ready.clear_ready();
-                    return false;
-                }
-                Ok(Step::Closed) => return true,
+                Ok(Step::Empty) => match &mut ready {
+                    Some(ready) => {
+                        ready.clear_ready();
+                        return Turned::Open;
+                    }
+                    None if !ready::within(fd, PAUSE) => return Turned::Calm,
+                    None => {
+                        pauses += 1;
+                        if pauses == PAUSES {
+                            return Turned::Open;
+                        }
+                    }
+                },
+                Ok(Step::Closed) => return Turned::Closed,
                 Ok(Step::WaitForSpill) => {
                     self.kick();
                     self.wait_for_writer().await;
@@ -290,11 +365,11 @@ impl Pump {
                         "job={} reading its output: {error}",
                         self.job.spec.process_id
                     );
-                    return true;
+                    return Turned::Closed;
                 }
             }
         }
-        false
+        Turned::Open
     }
 
     /// Hears what the program asks its terminal, if it has one.
@@ -389,9 +464,11 @@ async fn next(out: Option<&Source>, err: Option<&Source>, prefer_err: bool) -> b
 }
 
 async fn readable(source: Option<&Source>) {
-    if let Some(source) = source {
+    if let Some(source) = source
+        && let Watched::Runtime(fd) = &source.fd
+    {
         // An error here shows again, and is handled, where the stream is read.
-        drop(source.fd.readable().await);
+        drop(fd.readable().await);
     }
 }
 

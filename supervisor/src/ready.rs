@@ -1,6 +1,10 @@
-//! A descriptor in the runtime's epoll: the one place that registers one.
+//! Whether a descriptor is ready, by the runtime's epoll, which is registered with here alone, or by a short look.
 
-use std::{io, os::fd::OwnedFd};
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    time::Duration,
+};
 
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -26,6 +30,21 @@ pub(crate) fn writable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 /// As [`readable`].
 pub(crate) fn both(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     register(fd, Interest::READABLE | Interest::WRITABLE)
+}
+
+/// Tells whether there is something to read, or an end, within this time. It blocks its thread: for moments alone.
+pub(crate) fn within(fd: &OwnedFd, patience: Duration) -> bool {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let patience = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    // SAFETY: one pollfd and one time that live for the call, and no mask.
+    unsafe { libc::ppoll(&raw mut poll, 1, &raw const patience, std::ptr::null()) > 0 }
 }
 
 fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {

@@ -327,3 +327,24 @@ fn what_makes_no_terminal_is_refused_by_name() {
         );
     });
 }
+
+/// While it is loud its pump watches it, and the runtime otherwise: nothing is lost where that changes.
+#[test]
+fn a_terminal_that_is_loud_now_and_then_loses_nothing() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let line = "stty -echo -onlcr; echo up; while read -r n; do head -c $n /dev/zero | tr '\\0' x; echo; echo did-$n; done";
+        let row = desk.start(on_terminal(["sh", "-c", line])).await;
+        desk.said(&row.id, "^up$").await;
+        let mut all = b"up\n".to_vec();
+        for n in [200_000, 1, 300_000, 40_000, 2, 4_096, 500_000] {
+            type_in(&desk, &row.id, &format!("{n}\n"), false).await;
+            desk.said(&row.id, &format!("^did-{n}$")).await;
+            all.extend(std::iter::repeat_n(b'x', n));
+            all.extend(format!("\ndid-{n}\n").into_bytes());
+        }
+        let bytes = desk.bytes(&row.id).await;
+        assert_eq!(bytes.len(), all.len());
+        assert!(bytes == all);
+    });
+}

@@ -31,6 +31,7 @@ mod rm;
 mod run;
 mod scope;
 mod screen;
+mod seat;
 mod send;
 mod session;
 mod shell;

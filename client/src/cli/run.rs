@@ -2,17 +2,23 @@
 
 use base64::Engine;
 use ostler::Client;
-use ostler::follow::Event;
-use ostler_proto::job::{JobResult, Outcome, Page, Row};
-use ostler_proto::methods::{JobRun, JobSignal, JobStop, JobWrite, Run, SignalJob, Stop, Write};
+use ostler::follow::{Event, Stream};
+use ostler_proto::job::{JobResult, Outcome, Page, Row, Size};
+use ostler_proto::methods::{
+    JobDetach, JobRun, JobScreen, JobSignal, JobStop, JobWrite, Run, SignalJob, Stdin, Stop,
+    Target, Write,
+};
+use ostler_proto::screen::Look;
 use tokio::sync::{mpsc, watch};
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::output::{self, Pour, note};
+use super::raw::Raw;
 use super::request::JobArgs;
 use super::scope::Scope;
-use super::words;
+use super::seat::{self, Leave, Left, Role, Seat};
+use super::{size, table, words};
 use crate::exit;
 
 /// Bytes of input that travel in one message.
@@ -25,13 +31,19 @@ const INPUT_PATIENCE: u64 = 30_000;
 /// Ctrl-C once interrupts the job, twice stops it, a third time leaves while the stop goes on. The job ends
 /// with this command, unless it is detached. While it runs it takes one of the places that its session has for
 /// commands, 8 unless `session open --commands` says otherwise.
+///
+/// With --pty the command has a terminal of its own, and standard output and error are one. Where our input and output
+/// are a terminal, it is shown there as if it ran in it: every key goes to the command, Ctrl-C too, and the detach key
+/// leaves it running in the background. Elsewhere its output is written as it comes, and input is read with --stdin only.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   ostler run -- cargo test
   ostler run --timeout 5m -c 'make 2>&1 | tee log'
   echo hello | ostler run --stdin -- cat
-  ostler run --env RUST_LOG=debug --unset LANG -- ./server")]
+  ostler run --env RUST_LOG=debug --unset LANG -- ./server
+  ostler run --pty -- vi notes.txt
+  ostler run --pty=120x40 -- ls --color > listing")]
 pub(crate) struct Args {
     /// Says nothing of its own at the end.
     #[arg(short, long)]
@@ -39,30 +51,156 @@ pub(crate) struct Args {
     /// Prints the result as JSON instead of streaming the output.
     #[arg(long)]
     json: bool,
+    /// Gives the job a terminal of this size [default: that of this terminal, which it follows; else 80x24].
+    #[arg(
+        long,
+        value_name = "COLSxROWS",
+        value_parser = size::size,
+        num_args = 0..=1,
+        require_equals = true
+    )]
+    pty: Option<Option<Size>>,
+    /// The key that leaves a job with a terminal, which then goes on in the background.
+    #[arg(long, value_name = "KEY", default_value = Leave::DEFAULT, value_parser = Leave::parse, requires = "pty")]
+    detach_key: Leave,
     #[command(flatten)]
     job: JobArgs,
 }
 
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.job.session.scope()?;
-    let params = Run {
+    let mut params = Run {
         start: args.job.request()?,
         raw: true,
         collect: Some(args.json),
         ..Run::default()
     };
-    let mut interrupts = Interrupts::new()?;
+    if let Some(size) = args.pty {
+        params.start.pty = Some(size.unwrap_or_else(table::window));
+        // The terminal is its input.
+        params.start.stdin = Stdin::Closed;
+    }
+    let interrupts = Interrupts::new()?;
     let client = scope.opening_client(args.quiet).await?;
+    let (result, lost) = if args.pty.is_some() && !args.json && seat::is_there() {
+        seated(&args, &client, params, interrupts).await?
+    } else {
+        streamed(&args, &client, params, interrupts).await?
+    };
+    let code = finish(&args, &scope, &result)?;
+    whole(&result, lost, code)
+}
+
+/// Streams the output, and hands our input over if that is wanted; returns the result, and how many bytes did not get
+/// through.
+async fn streamed(
+    args: &Args,
+    client: &Client,
+    params: Run,
+    mut interrupts: Interrupts,
+) -> Result<(JobResult, u64), Failure> {
     let (told, started) = watch::channel(None);
     let mut started_too = started.clone();
     tokio::select! {
-        streamed = stream(&client, params, &told, args.json) => {
-            let (result, lost) = streamed.map_err(unread)?;
-            let code = finish(&args, &scope, &result)?;
-            whole(&result, lost, code)
+        streamed = stream(client, params, &told, args.json) => streamed.map_err(unread),
+        failure = interrupted(client, &mut interrupts, &started) => Err(failure),
+        failure = feed(client, &mut started_too, args.job.stdin) => Err(failure),
+    }
+}
+
+/// Shows the job's terminal on ours until it ends or is left.
+async fn seated(
+    args: &Args,
+    client: &Client,
+    mut params: Run,
+    mut interrupts: Interrupts,
+) -> Result<(JobResult, u64), Failure> {
+    let name = ostler::fresh_key();
+    params.seat = Some(name.clone());
+    let mut stream = client.stream::<JobRun>(params);
+    let row = tokio::select! {
+        event = stream.next() => match event? {
+            Event::Started(row) => row,
+            Event::End(result) => return Ok((*result, 0)),
+            Event::Page(_) | Event::Happened(_) => {
+                return Err(Failure::ours("the supervisor tells output before the start"));
+            }
+        },
+        // Nothing runs yet; going away takes the request back.
+        () = interrupts.next() => return Err(Failure::quiet(exit::INTERRUPTED)),
+    };
+    let role = match args.pty {
+        Some(Some(_)) => Role::Typist,
+        _ => Role::Whole,
+    };
+    let seat = Seat::new(
+        client.clone(),
+        &row.process_id,
+        name,
+        role,
+        &args.detach_key,
+    );
+    let screen = Pour::stdout();
+    let mut lost = 0;
+    let show = async {
+        loop {
+            match stream.next().await? {
+                Event::Page(page) => {
+                    lost += page.lost;
+                    screen.write(&output::bytes_of(&page)?).await?;
+                }
+                Event::End(result) => return Ok(*result),
+                Event::Started(_) | Event::Happened(_) => {}
+            }
         }
-        failure = interrupted(&client, &mut interrupts, &started) => Err(failure),
-        failure = feed(&client, &mut started_too, args.job.stdin) => Err(failure),
+    };
+    let (left, raw) = seat.sit(show).await?;
+    match left {
+        Left::Ended(result) => {
+            stand_up(client, raw, &result.row).await;
+            Ok((result, lost))
+        }
+        Left::Away => {
+            stand_up(client, raw, &row).await;
+            let target = Target {
+                session: None,
+                id: row.process_id.clone(),
+            };
+            client.ask::<JobDetach>(target).await?;
+            Ok((end(&mut stream).await?, lost))
+        }
+        Left::Signal(signal) => {
+            stand_up(client, raw, &row).await;
+            // With its request the tree ends.
+            drop(stream);
+            note(&format!("{} is being stopped", row.id));
+            Err(Failure::quiet(exit::of_signal(signal)))
+        }
+    }
+}
+
+/// The result of a run, whose output is not looked at any more.
+async fn end(stream: &mut Stream<JobRun>) -> Result<JobResult, Failure> {
+    loop {
+        if let Event::End(result) = stream.next().await? {
+            return Ok(*result);
+        }
+    }
+}
+
+/// Gives our terminal back, with as little of it changed as the program's end allows.
+async fn stand_up(client: &Client, raw: Raw, row: &Row) {
+    if row.outcome == Some(Outcome::Exited) {
+        return raw.untouched();
+    }
+    let look = Look {
+        id: row.process_id.clone(),
+        ..Look::default()
+    };
+    match client.call::<JobScreen>(look).await {
+        Ok(screen) if !screen.alternate => raw.here(screen.cursor.column),
+        // It had the whole screen, or nobody knows.
+        Ok(_) | Err(_) => drop(raw),
     }
 }
 
@@ -271,7 +409,11 @@ fn finish(args: &Args, scope: &Scope, result: &JobResult) -> Result<i32, Failure
     }
     let row = &result.row;
     if result.detached || row.outcome.is_none() {
-        note(&format!("{} goes on in the background", words::titled(row)));
+        let mut line = format!("{} goes on in the background", words::titled(row));
+        if args.pty.is_some() {
+            line += &format!(": ostler attach {}", scope.pasted(&row.id));
+        }
+        note(&words::clean(&line));
         return Ok(exit::OURS);
     }
     let code = exit::of_row(row);

@@ -49,15 +49,22 @@ pub enum Step {
 /// The pairs of the house. At most as many steps run at once as there are workers, and there is a pair for each.
 #[derive(Debug)]
 pub struct Pool {
-    free: Mutex<Vec<ScratchPair>>,
+    free: Mutex<Free>,
     back: Condvar,
+}
+
+#[derive(Debug)]
+struct Free {
+    pairs: Vec<ScratchPair>,
+    /// Threads that wait for one. Waking nobody would cost a system call a step.
+    waiting: usize,
 }
 
 impl Pool {
     /// A pool of these pairs; at least one.
     pub fn new(pairs: Vec<ScratchPair>) -> Pool {
         Pool {
-            free: Mutex::new(pairs),
+            free: Mutex::new(Free { pairs, waiting: 0 }),
             back: Condvar::new(),
         }
     }
@@ -69,22 +76,28 @@ impl Pool {
     pub fn step(&self, source: BorrowedFd<'_>, log: &Log, stream: u8) -> io::Result<Step> {
         let pair = self.take();
         let result = step(&pair, source, log, stream);
-        self.free().push(pair);
-        self.back.notify_one();
+        let mut free = self.free();
+        free.pairs.push(pair);
+        if free.waiting > 0 {
+            self.back.notify_one();
+        }
+        drop(free);
         result
     }
 
     fn take(&self) -> ScratchPair {
         let mut free = self.free();
         loop {
-            match free.pop() {
-                Some(pair) => return pair,
-                None => free = self.back.wait(free).unwrap_or_else(PoisonError::into_inner),
+            if let Some(pair) = free.pairs.pop() {
+                return pair;
             }
+            free.waiting += 1;
+            free = self.back.wait(free).unwrap_or_else(PoisonError::into_inner);
+            free.waiting -= 1;
         }
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<ScratchPair>> {
+    fn free(&self) -> MutexGuard<'_, Free> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

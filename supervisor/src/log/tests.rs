@@ -518,6 +518,25 @@ fn a_step_moves_what_is_there_then_finds_nothing_then_the_end() {
 }
 
 #[test]
+fn threads_that_share_one_pair_all_get_their_turn() {
+    let pool = Pool::new(vec![pair()]);
+    let steps = || {
+        let (read, mut write) = source();
+        let log = ring_only();
+        for n in 0..1_000 {
+            write.write_all(b"x").expect("write");
+            let step = pool.step(read.as_fd(), &log, 0).expect("step");
+            assert_eq!((step, log.end()), (Step::Moved(1), n + 1));
+        }
+    };
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(steps);
+        }
+    });
+}
+
+#[test]
 fn the_end_of_a_terminal_is_an_end() {
     let (master, slave) = scratch::open_terminal().expect("openpty");
     let master = unblocked(master);

@@ -31,9 +31,30 @@ use crate::{
 const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
 
 /// A seat; when it is left, the window goes back to the newest of those who are still there.
-struct Seat {
+pub(super) struct Seat {
     job: Arc<Job>,
     seated: Option<Seated>,
+}
+
+impl Seat {
+    /// Sits down. Refused where somebody else holds the terminal whom the guest wants to take it from.
+    pub(super) fn take(job: &Arc<Job>, guest: Guest) -> Result<Self, Refusal> {
+        let seated = job.desk.attach(guest, Moment::now().wall);
+        let seated = seated.map_err(|holder| holder.refusal(&job.id()))?;
+        Ok(Self {
+            job: Arc::clone(job),
+            seated: Some(seated),
+        })
+    }
+}
+
+/// Refuses what cannot be the name of a person or a seat.
+pub(super) fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
+    if name.is_empty() || name.len() > limits::NAME {
+        let words = format!("must have 1 to {} bytes", limits::NAME);
+        return Err(Refusal::bad(field, words));
+    }
+    Ok(())
 }
 
 impl Drop for Seat {
@@ -59,10 +80,7 @@ impl Serve for JobAttach {
         check_size("rows", window)?;
         let by = params.by.unwrap_or_else(|| "client".into());
         for (field, text) in [("by", Some(&by)), ("seat", params.seat.as_ref())] {
-            if text.is_some_and(|text| text.is_empty() || text.len() > limits::NAME) {
-                let words = format!("must have 1 to {} bytes", limits::NAME);
-                return Err(Refusal::bad(field, words));
-            }
+            text.map_or(Ok(()), |text| check_name(field, text))?;
         }
         if params.take && params.read_only {
             return Err(Refusal::bad("take", "and `readOnly` exclude each other"));
@@ -76,12 +94,7 @@ impl Serve for JobAttach {
             take: params.take,
             window: (!params.read_only).then_some(window),
         };
-        let seated = job.desk.attach(guest, Moment::now().wall);
-        let seated = seated.map_err(|holder| holder.refusal(&job.id()))?;
-        let _seat = Seat {
-            job: Arc::clone(&job),
-            seated: Some(seated),
-        };
+        let _seat = Seat::take(&job, guest)?;
         if !params.read_only {
             resize(&job, window).await?;
         }

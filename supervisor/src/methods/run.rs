@@ -11,10 +11,11 @@ use ostler_proto::{
 
 use super::{
     Serve,
+    attach::{Seat, check_name},
     output::Follower,
     start::{admit, begun, result},
 };
-use crate::{caller::Caller, job::Job, life::plan::within, log::Filter};
+use crate::{caller::Caller, job::Job, life::plan::within, log::Filter, terminal::Guest};
 
 /// A request's hold on its run. Letting go of the last one ends the tree, unless it was detached.
 struct Claim(Arc<Job>);
@@ -40,8 +41,16 @@ impl Drop for Claim {
 impl Serve for JobRun {
     async fn serve(caller: Caller, params: Run) -> Result<JobResult, Refusal> {
         within("waitMs", params.wait_ms, 1, limits::WAIT_MAX)?;
+        if let Some(name) = &params.seat {
+            check_name("seat", name)?;
+            if params.start.pty.is_none() {
+                return Err(Refusal::bad("seat", "needs `start.pty`"));
+            }
+        }
         let job = admit(&caller, params.start, true)?;
         let claim = Claim::new(Arc::clone(&job));
+        // Before its first byte: a question in that is for whoever sits there.
+        let _seat = params.seat.map(|name| sit(&job, name)).transpose()?;
         begun(&job).await;
         let mut unbound = job.watch_bound();
         let over = tell(
@@ -68,6 +77,17 @@ impl Serve for JobRun {
         result.detached = detached && !result.row.is_over();
         Ok(result)
     }
+}
+
+/// A place before the job's own terminal, with the window that it has.
+fn sit(job: &Arc<Job>, name: String) -> Result<Seat, Refusal> {
+    let guest = Guest {
+        who: "the user".into(),
+        seat: Some(name),
+        take: false,
+        window: Some(job.window()),
+    };
+    Seat::take(job, guest)
 }
 
 /// Streams if there is a token, and returns when the result stands.
