@@ -34,7 +34,8 @@ class Bare:
 
     def read(self):
         said = b""
-        while not said.endswith(PROMPT):
+        # zsh asks for bracketed pastes behind its prompt.
+        while not said.removesuffix(b"\x1b[?2004h").endswith(PROMPT):
             if not select.select([self.fd], [], [], 10)[0]:
                 raise SystemExit(f"no prompt: {said!r}")
             said += os.read(self.fd, 65536)
