@@ -911,6 +911,8 @@ fn a_line_waits_for_nobody_who_has_typed_ahead() {
             );
             if program != "dash" {
                 desk.said(&id, "rm -r *$").await;
+                // Until the line editor has taken it: in the middle of that an interrupt leaves some of it.
+                desk.wait_for(&id, For::Quiet(200)).await;
             }
             match desk.call::<ShellExec>(exec(&id, "echo x")).await {
                 // Its terminal holds the line and shows it early or late; early, it lets go of it.
