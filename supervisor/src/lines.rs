@@ -18,6 +18,7 @@ pub(crate) struct Lines {
     at: u64,
     /// What was read and has no line end yet; it ends at `at`.
     rest: Vec<u8>,
+    lost: u64,
 }
 
 /// A line as it stands in the log. Most of those that are searched are looked at once and never kept.
@@ -65,7 +66,13 @@ impl Lines {
         Self {
             at: since,
             rest: Vec::new(),
+            lost: 0,
         }
+    }
+
+    /// Bytes on the way that nobody has any more.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Offset of the first byte that no shown line holds.
@@ -86,6 +93,7 @@ impl Lines {
         }
         if slice.lost > 0 {
             self.rest.clear();
+            self.lost += slice.lost;
         }
         self.at = slice.next;
         self.rest.extend_from_slice(&slice.bytes);
@@ -154,7 +162,7 @@ mod tests {
 
         #[test]
         fn lines_are_those_between_line_ends(bytes in "[a\n]{0,60}", stop in 0_usize..20) {
-            let mut lines = Lines { at: bytes.len() as u64, rest: bytes.clone().into_bytes() };
+            let mut lines = Lines { at: bytes.len() as u64, rest: bytes.clone().into_bytes(), lost: 0 };
             let mut seen = Vec::new();
             let flow = lines.show(|raw| {
                 if seen.len() == stop {

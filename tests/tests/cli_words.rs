@@ -682,3 +682,21 @@ fn a_full_disk_is_named_at_the_first_start() {
         assert_eq!(house.cli(&["daemon", "stop"]).code, 0);
     });
 }
+
+/// `no line matches` was said of a log most of which was gone.
+#[test]
+fn a_search_tells_what_it_could_not_look_at() {
+    in_house(async |house| {
+        let line = format!(
+            "ostler start --no-spill --name big -- {} out 600000",
+            puppet()
+        );
+        house.shell(&line);
+        house.cli(&["wait", "big"]);
+        let said = house.cli(&["read", "big", "--match", "^nothing$"]);
+        assert!(
+            said.err.contains("are lost and were not looked at"),
+            "{said:?}"
+        );
+    });
+}

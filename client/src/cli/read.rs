@@ -102,6 +102,10 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     }
     if args.pattern.is_some() {
         print_lines(&page, args.context.is_some_and(|n| n > 0))?;
+        if page.lost > 0 {
+            let words = words::bytes(page.lost);
+            note(&format!("note: {words} are lost and were not looked at"));
+        }
     } else {
         output::note_gap(&page);
         let bytes = output::bytes_of(&page)?;

@@ -92,6 +92,7 @@ impl Matching {
             from: since,
             next,
             end: job.log.end(),
+            lost: lines.lost(),
             eof: over && !full && job.log.is_sealed(),
             lines: self.lines,
             ..Page::default()
