@@ -169,6 +169,8 @@ impl<'a> HandedOver<'a> {
         let (spec, _) = shell(job)?;
         let number = talk.next_number(&job.log);
         let typed = Typed::of(job, ask, spec, talk, number)?;
+        // Known again when it has ended.
+        talk.note_alone(false);
         let since = job.log.end();
         let shown = if let Typed::Plain { output, .. } = &typed {
             let output = output.map(|length| since + length);
@@ -317,7 +319,7 @@ impl Typed {
                 // Its terminal echoes, and its prompt alone marks: nobody may speak in between.
                 let (place, settings) = job.place()?;
                 let echoes = settings.lines && settings.echo && settings.adds_cr;
-                if !echoes || proof::has_children(place.leader) {
+                if !echoes || !talk.is_alone() && proof::has_children(place.leader) {
                     return None;
                 }
                 Some(line.len() as u64 + 1)
@@ -572,6 +574,10 @@ fn answer(
         .clone()
         .filter(|_| reason == Reason::Exit);
     let pid = row.pid.filter(|_| reason == Reason::Prompt);
+    let others = pid.is_some_and(proof::has_children);
+    if let Some(talk) = &job.talk {
+        talk.note_alone(pid.is_some() && !others);
+    }
     let text = Text::of(printed, ask.raw);
     Executed {
         reason,
@@ -591,7 +597,7 @@ fn answer(
         cwd: done.and_then(|d| d.cwd.clone().or_else(|| directory(job))),
         duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         shared,
-        others: pid.is_some_and(proof::has_children),
+        others,
         row,
         job: None,
     }

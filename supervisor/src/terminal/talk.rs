@@ -35,6 +35,8 @@ pub(crate) struct Talk {
     half: AtomicU64,
     /// What was typed last ended with Enter.
     entered: AtomicBool,
+    /// Nobody lived in it besides the shell when its last line ended, and nobody has typed since.
+    alone: AtomicBool,
     number: AtomicU64,
     /// Up to where the log has been handed back to those who talk.
     told: AtomicU64,
@@ -97,6 +99,7 @@ impl Talk {
             typed: AtomicU64::new(0),
             half: AtomicU64::new(0),
             entered: AtomicBool::new(false),
+            alone: AtomicBool::new(false),
             number: AtomicU64::new(0),
             told: AtomicU64::new(0),
         }
@@ -105,6 +108,16 @@ impl Talk {
     /// The right to talk, held until the last byte of it is written; none while somebody else has it.
     pub(crate) fn take_turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turn).try_acquire_owned().ok()
+    }
+
+    /// A line has ended, and whether others live on in its shell.
+    pub(crate) fn note_alone(&self, alone: bool) {
+        self.alone.store(alone, Ordering::Release);
+    }
+
+    /// Nobody else can print: what lives in a shell was started by a line of it.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Acquire)
     }
 
     /// Somebody is talking.
@@ -127,6 +140,7 @@ impl Talk {
         };
         let at = log.end() + 1;
         self.typed.store(at, Ordering::Release);
+        self.alone.store(false, Ordering::Release);
         let entered = matches!(last, b'\n' | b'\r');
         self.entered.store(entered, Ordering::Release);
         // Enter, and what throws a line away: ^C ^D ^U.
