@@ -700,3 +700,34 @@ fn a_search_tells_what_it_could_not_look_at() {
         );
     });
 }
+
+/// A slip in what destroys was success, and what was meant ran on.
+#[test]
+fn a_slip_in_what_forgets_or_stops_is_no_success() {
+    in_house(async |house| {
+        house.shell(&format!(
+            "ostler start --session nightly --name mine -- {} sleep",
+            puppet()
+        ));
+        for (line, near) in [
+            ("ostler rm --session nightly mnie", "mine"),
+            ("ostler rm --json --session nightly mnie", "mine"),
+            ("ostler shell close --session nightly mnie", "mine"),
+            ("ostler stop --all --session nightyl", "nightly"),
+        ] {
+            let said = house.shell(line);
+            assert_eq!(said.code, 125, "{line}: {said:?}");
+            assert!(
+                said.err.contains(&format!("did you mean {near}"))
+                    || said.err.contains(&format!("did you mean nightly/{near}")),
+                "{line}: {said:?}"
+            );
+        }
+        let said = house.shell("ostler session close night");
+        assert_eq!(said.code, 2, "{said:?}");
+        // What was forgotten before is forgotten, also where others are like it.
+        house.shell("ostler rm --session nightly mine");
+        let said = house.shell("ostler rm --session nightly t1");
+        assert_eq!(said.code, 0, "{said:?}");
+    });
+}

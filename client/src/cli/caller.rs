@@ -79,6 +79,12 @@ pub(crate) fn limits() -> BTreeMap<String, ResourceLimit> {
         .collect()
 }
 
+/// Returns what stands on standard input, to its end.
+pub(crate) fn input() -> Result<String, Failure> {
+    std::io::read_to_string(std::io::stdin().lock())
+        .map_err(|e| Failure::ours(format!("the input cannot be read: {e}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

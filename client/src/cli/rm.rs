@@ -1,7 +1,7 @@
 //! `ostler rm`: forgets jobs.
 
 use ostler::{Client, Mode};
-use ostler_proto::methods::{JobList, JobRelease, List, Target};
+use ostler_proto::methods::{JobList, JobRelease, List, Method, Released, Target};
 use ostler_proto::refusal::RefusalKind;
 
 use super::failure::Failure;
@@ -55,45 +55,69 @@ async fn ended(client: &Client, scope: &Scope) -> Result<Vec<String>, Failure> {
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let scope = args.session.scope()?;
     let client = scope::client(Mode::Use)?;
-    let mut out = Out::new();
-    let mut worst: Option<Failure> = None;
     let ids = if args.ended {
         ended(&client, &scope).await?
     } else {
         args.ids.clone()
     };
-    for text in &ids {
+    let say = Say {
+        thing: "job",
+        verb: "forget",
+        json: args.json,
+        quiet: args.quiet,
+    };
+    forget::<JobRelease>(&client, &scope, &ids, &say).await
+}
+
+/// How it is told that things were forgotten.
+pub(crate) struct Say {
+    pub(crate) thing: &'static str,
+    pub(crate) verb: &'static str,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+}
+
+/// Forgets things one after another. One that is refused keeps no other from being forgotten.
+pub(crate) async fn forget<M>(
+    client: &Client,
+    scope: &Scope,
+    ids: &[String],
+    say: &Say,
+) -> Result<i32, Failure>
+where
+    M: Method<Params = Target, Result = Released>,
+{
+    let mut out = Out::new();
+    let mut worst: Option<Failure> = None;
+    for text in ids {
         let named = scope.target(text)?;
         let params = Target {
             session: named.session,
             id: named.id,
         };
-        match client.ask::<JobRelease>(params).await {
-            Ok(answer) if args.json => out.json(&answer)?,
-            Ok(answer) if answer.row.is_none() => {
-                if let Some(slip) = nearest::slip(&client, &scope, text).await {
-                    if let Some(before) = worst.replace(slip) {
-                        before.tell();
-                    }
-                    continue;
+        let failure = match client.ask::<M>(params).await {
+            Ok(answer) => {
+                let slip = match answer.row {
+                    None => nearest::slip(client, scope, text).await,
+                    Some(_) => None,
+                };
+                if slip.is_none() && say.json {
+                    out.json(&answer)?;
+                } else if slip.is_none() && answer.row.is_none() && !say.quiet {
+                    let (thing, verb, id) = (say.thing, say.verb, scope.placed(text));
+                    note(&words::clean(&format!(
+                        "note: no {thing} {id}; nothing to {verb}"
+                    )));
                 }
-                if args.quiet {
-                    continue;
-                }
-                note(&words::clean(&format!(
-                    "note: no job {}; nothing to forget",
-                    scope.placed(text)
-                )));
+                slip
             }
-            Ok(_) => {}
-            // One that is refused keeps no other from being forgotten.
             Err(e @ ostler::Error::Refused(_)) => {
-                let failure = nearest::explained(&client, &scope, text, e).await;
-                if let Some(before) = worst.replace(failure) {
-                    before.tell();
-                }
+                Some(nearest::explained(client, scope, text, e).await)
             }
             Err(e) => return Err(e.into()),
+        };
+        if let Some(before) = failure.and_then(|f| worst.replace(f)) {
+            before.tell();
         }
     }
     out.flush()?;

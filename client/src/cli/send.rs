@@ -5,7 +5,7 @@ use ostler_proto::methods::{JobWrite, Write};
 use super::failure::Failure;
 use super::one::OneJob;
 use super::scope::SessionArg;
-use super::{completions, duration, output, words};
+use super::{caller, completions, duration, output, words};
 use crate::exit;
 
 /// Writes text to the input of a job that was started with --stdin. Nothing is added unless asked for.
@@ -43,13 +43,6 @@ pub(crate) struct Args {
     text: Option<String>,
 }
 
-fn read_input() -> Result<String, Failure> {
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut std::io::stdin().lock(), &mut text)
-        .map_err(|e| Failure::ours(format!("the input cannot be read: {e}")))?;
-    Ok(text)
-}
-
 pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let job = OneJob::of(&args.session, &args.id)?;
     if !args.enter && !args.eof && args.text.as_deref() == Some("") {
@@ -57,7 +50,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
             .hint("--enter sends a line end, --eof ends the input"));
     }
     let mut text = match args.text.as_deref() {
-        Some("-") => read_input()?,
+        Some("-") => caller::input()?,
         text => text.unwrap_or_default().to_owned(),
     };
     if args.enter {

@@ -1,6 +1,6 @@
 //! `ostler shell exec`.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ use crate::cli::failure::Failure;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::output::{self, Out, Pour, note};
 use crate::cli::scope::{self, Scope, SessionArg};
-use crate::cli::{completions, duration, nearest, words};
+use crate::cli::{caller, completions, duration, nearest, words};
 use crate::exit;
 
 /// Output up to this is printed whole.
@@ -129,11 +129,7 @@ fn text(words: &[String]) -> Result<String, Failure> {
     if let [only] = words
         && only == "-"
     {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|e| Failure::ours(format!("the input cannot be read: {e}")))?;
-        return Ok(text);
+        return caller::input();
     }
     Ok(words.join(" "))
 }

@@ -1,15 +1,15 @@
 //! `ostler shell read`, `ls` and `close`.
 
 use ostler::Mode;
-use ostler_proto::methods::{List, ShellClose, ShellList, ShellRead, Target};
+use ostler_proto::methods::{List, ShellClose, ShellList, ShellRead};
 use ostler_proto::shell::{ReadShell, ShellRow, ShellTable};
 
 use crate::cli::failure::Failure;
 use crate::cli::labels::Labels;
 use crate::cli::ls::now;
-use crate::cli::output::{Out, note};
+use crate::cli::output::Out;
 use crate::cli::scope::{self, SessionArg};
-use crate::cli::{ask_if_any, completions, nearest, table, words};
+use crate::cli::{ask_if_any, completions, nearest, rm, table, words};
 use crate::exit;
 
 /// Prints the last lines of a shell as a person would see them.
@@ -160,42 +160,11 @@ fn render(shells: &[ShellRow], labels: &Labels) -> String {
 pub(super) async fn close(args: Close) -> Result<i32, Failure> {
     let scope = args.session.scope()?;
     let client = scope::client(Mode::Use)?;
-    let mut out = Out::new();
-    let mut worst: Option<Failure> = None;
-    for text in &args.ids {
-        let named = scope.target(text)?;
-        let params = Target {
-            session: named.session,
-            id: named.id,
-        };
-        match client.ask::<ShellClose>(params).await {
-            Ok(answer) if args.json => out.json(&answer)?,
-            Ok(answer) if answer.row.is_none() => {
-                if let Some(slip) = nearest::slip(&client, &scope, text).await {
-                    if let Some(before) = worst.replace(slip) {
-                        before.tell();
-                    }
-                    continue;
-                }
-                if args.quiet {
-                    continue;
-                }
-                note(&words::clean(&format!(
-                    "note: no shell {}; nothing to close",
-                    scope.placed(text)
-                )));
-            }
-            Ok(_) => {}
-            // One that is refused keeps no other from being closed.
-            Err(e @ ostler::Error::Refused(_)) => {
-                let failure = nearest::explained(&client, &scope, text, e).await;
-                if let Some(before) = worst.replace(failure) {
-                    before.tell();
-                }
-            }
-            Err(e) => return Err(e.into()),
-        }
-    }
-    out.flush()?;
-    worst.map_or(Ok(exit::DONE), Err)
+    let say = rm::Say {
+        thing: "shell",
+        verb: "close",
+        json: args.json,
+        quiet: args.quiet,
+    };
+    rm::forget::<ShellClose>(&client, &scope, &args.ids, &say).await
 }
