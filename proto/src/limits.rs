@@ -236,6 +236,25 @@ pub const SCREEN_LINES: u64 = 10_000;
 /// Keys of one request.
 pub const KEYS: usize = 10_000;
 
+/// Longest time that the open of a shell waits for its first prompt.
+pub const SHELL_OPEN_MAX: u64 = 60_000;
+/// Longest text that is sent to a shell, and longest line or script that is run in one.
+pub const SHELL_TEXT: usize = 16 * 1024 * 1024;
+/// Most output of a line that is handed back whole.
+pub const SHELL_OUTPUT: u64 = 16 * 1024 * 1024;
+/// Lines of a shell that can be asked for at once.
+pub const SHELL_LINES: u64 = 10_000;
+/// Lines that are handed back when the reader names no number.
+pub const SHELL_LINES_DEFAULT: u64 = 500;
+/// Lines and columns of a shell's window where the request names none: wide enough for the listings that agents read.
+pub const SHELL_WINDOW: (u16, u16) = (40, 120);
+/// Longest time of a send that names none.
+pub const SEND_TIMEOUT: u64 = 30_000;
+/// Silence after which a send takes a program for waiting, where the request names none.
+pub const SEND_QUIET: u64 = 3_000;
+/// Bytes of a text that people see in place of how it was handed to a shell.
+pub const SHELL_SHOWN: usize = 4 * 1024;
+
 /// Largest message, header excluded.
 pub const MESSAGE: usize = 32 * 1024 * 1024;
 /// Largest header of a message.

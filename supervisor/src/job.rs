@@ -55,13 +55,20 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Takes away what was laid down for a job that did not come to be.
-    pub(crate) fn clean(&self) {
-        clean(self.shell.as_ref());
+    pub(crate) fn clean_beside(&self) {
+        clean_beside(self.shell.clone());
+    }
+}
+
+/// Takes away the folder of a shell beside everything else: a disk that does not answer must not hold anybody up.
+pub(crate) fn clean_beside(shell: Option<ShellSpec>) {
+    if shell.is_some() {
+        tokio::task::spawn_blocking(move || clean(shell.as_ref()));
     }
 }
 
 /// Takes away the folder of a shell.
-pub(crate) fn clean(shell: Option<&ShellSpec>) {
+fn clean(shell: Option<&ShellSpec>) {
     if let Some(dir) = shell.and_then(|s| s.dir.as_deref()) {
         // Gone already where the whole folder above went.
         let _ = std::fs::remove_dir_all(dir);

@@ -66,11 +66,7 @@ pub(crate) async fn live(
         living.handle(event);
     }
     living.job.publish(|s| s.over = true);
-    let job = living.job;
-    if job.spec.shell.is_some() {
-        // Beside everything else: a disk that does not answer must not hold anybody up.
-        tokio::task::spawn_blocking(move || crate::job::clean(job.spec.shell.as_ref()));
-    }
+    crate::job::clean_beside(living.job.spec.shell.clone());
 }
 
 /// First pause between two counts of a tree whose members end all the time, and the longest one: a chain of processes

@@ -31,39 +31,36 @@ use crate::{
     },
 };
 
-/// Longest time that an open waits for the first prompt.
-const OPEN_MAX: u64 = 60_000;
-/// Longest line that can be run, and longest text that can be sent.
-const TEXT: usize = 16 * 1024 * 1024;
-/// Most output of a line that is handed back whole.
-const OUTPUT: u64 = 16 * 1024 * 1024;
-/// Lines that can be asked for at once.
-const LINES: u64 = 10_000;
-
 impl Serve for ShellOpen {
     async fn serve(caller: Caller, params: OpenShell) -> Result<OpenedShell, Refusal> {
-        within("waitMs", params.wait_ms, 0, OPEN_MAX)?;
+        within("waitMs", params.wait_ms, 0, limits::SHELL_OPEN_MAX)?;
         let patience = Duration::from_millis(params.wait_ms.unwrap_or(limits::first_output()));
         let house = caller.house();
         let root = house
             .registry
             .root_of(params.session.as_deref(), &caller.access());
         let artifacts = house.folders.artifacts();
-        let plan = open::plan(params, root.as_deref().unwrap_or(&house.home), &artifacts)?;
+        let home = root.unwrap_or_else(|| house.home.clone());
+        // Files are laid down: a disk that does not answer must hold up nobody but this request.
+        let planned =
+            tokio::task::spawn_blocking(move || open::plan(params, &home, &artifacts)).await;
+        let plan = planned.map_err(|_| {
+            Refusal::new(RefusalKind::Internal, "the shell could not be prepared")
+        })??;
         let job = match house.registry.admit(&plan, &caller.access()) {
             Ok(Admission::New(job)) => {
                 let input = plan::input(&plan.start.stdin)?;
                 house
                     .launch(&job, &plan.start, input)
-                    .inspect_err(|_| plan.clean())?;
+                    .inspect_err(|_| plan.clean_beside())?;
                 job
             }
             Ok(Admission::Known(job)) => {
-                plan.clean();
+                plan.clean_beside();
                 job
             }
             Err(refusal) => {
-                plan.clean();
+                plan.clean_beside();
                 return Err(refusal);
             }
         };
@@ -89,8 +86,8 @@ fn takes_lines(job: &Job) -> bool {
 }
 
 fn check(field: &str, text: &str) -> Result<(), Refusal> {
-    if text.len() > TEXT {
-        let words = format!("has {} bytes, above {TEXT}", text.len());
+    if text.len() > limits::SHELL_TEXT {
+        let words = format!("has {} bytes, above {}", text.len(), limits::SHELL_TEXT);
         return Err(Refusal::bad(field, words));
     }
     Ok(())
@@ -127,7 +124,7 @@ impl Serve for ShellSend {
 impl Serve for ShellExec {
     async fn serve(caller: Caller, params: Exec) -> Result<Executed, Refusal> {
         within("timeoutMs", params.timeout_ms, 1, limits::WAIT_MAX)?;
-        within("max", params.max, 0, OUTPUT)?;
+        within("max", params.max, 0, limits::SHELL_OUTPUT)?;
         check("line", &params.line)?;
         if params.line.contains('\0') {
             return Err(Refusal::bad(
@@ -177,7 +174,7 @@ async fn in_background(
 
 impl Serve for ShellRead {
     async fn serve(caller: Caller, params: ReadShell) -> Result<ShellLines, Refusal> {
-        within("count", params.count, 1, LINES)?;
+        within("count", params.count, 1, limits::SHELL_LINES)?;
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
         if job.spec.kind != Kind::Shell {
@@ -196,7 +193,8 @@ impl Serve for ShellRead {
         let last = lines
             .len()
             .saturating_sub(usize::try_from(params.back).unwrap_or(usize::MAX));
-        let first = last.saturating_sub(params.count.unwrap_or(500) as usize);
+        let first =
+            last.saturating_sub(params.count.unwrap_or(limits::SHELL_LINES_DEFAULT) as usize);
         Ok(ShellLines {
             lines: lines[first..last].iter().map(|l| (*l).to_owned()).collect(),
             total: lines.len() as u64,

@@ -247,7 +247,7 @@ impl Sending {
     ) -> Result<End, Refusal> {
         let shell = &self.shell;
         let (_, talk) = exec::shell(shell)?;
-        let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(send::PATIENCE));
+        let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(limits::SEND_TIMEOUT));
         let typed = Typed::by(shell, talk, ask, Instant::now() + patience, turn).await?;
         self.runs(Output::From(typed.from));
         let come = typed.come(ask.quiet_ms.map(Duration::from_millis), None);

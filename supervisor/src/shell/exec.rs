@@ -168,7 +168,7 @@ impl<'a> HandedOver<'a> {
     ) -> Result<Self, Refusal> {
         let (spec, _) = shell(job)?;
         let number = talk.next_number(&job.log);
-        let typed = Typed::of(job, ask, spec, talk, number)?;
+        let typed = Typed::of(job, ask, spec, talk, number).await?;
         // Known again when it has ended.
         talk.note_alone(false);
         let since = job.log.end();
@@ -279,7 +279,7 @@ enum Typed {
 const APART: &str = "   ";
 
 impl Typed {
-    fn of(
+    async fn of(
         job: &Job,
         ask: &Exec,
         spec: &ShellSpec,
@@ -292,7 +292,10 @@ impl Typed {
         if let Some(plain) = Self::plain(job, ask, spec.dialect, talk) {
             return Ok(plain);
         }
-        let laid = spec.hand_over(number, &ask.line);
+        let (shell, text) = (spec.clone(), ask.line.clone());
+        // A disk that does not answer must hold up nobody but this request.
+        let laid = tokio::task::spawn_blocking(move || shell.hand_over(number, &text)).await;
+        let laid = laid.map_err(std::io::Error::other).flatten();
         let mut laid = laid.map_err(|e| not_laid_down(job, &e))?;
         if talk.was_typed_ahead() && takes_lines(job) {
             // The terminal itself holds what was typed ahead, and shows nothing of it; it throws it away.

@@ -22,12 +22,6 @@ use crate::{
     terminal::dialect::{Dialect, ShellSpec, quoted},
 };
 
-/// Window of a shell where the request names none: wide enough for the listings that agents read.
-const WINDOW: Size = Size {
-    rows: 40,
-    cols: 120,
-};
-
 /// Checks a request and lays the start files of its shell down.
 ///
 /// # Errors
@@ -159,8 +153,8 @@ fn folder(artifacts: &Path) -> PathBuf {
 
 fn start(open: &OpenShell, args: Vec<String>) -> Start {
     let size = Size {
-        rows: open.rows.unwrap_or(WINDOW.rows),
-        cols: open.cols.unwrap_or(WINDOW.cols),
+        rows: open.rows.unwrap_or(limits::SHELL_WINDOW.0),
+        cols: open.cols.unwrap_or(limits::SHELL_WINDOW.1),
     };
     Start {
         session: open.session.clone(),

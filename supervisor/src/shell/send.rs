@@ -19,10 +19,6 @@ use crate::{
     terminal::{marks::Mark, proof::Waits, talk::Talk, text},
 };
 
-/// Longest time of a send that names none.
-pub(super) const PATIENCE: u64 = 30_000;
-/// Silence after which a program is taken for waiting.
-const QUIET: u64 = 3_000;
 /// How long a shell that has not started is awaited before something is typed.
 const FIRST_PROMPT: Duration = Duration::from_secs(10);
 
@@ -33,11 +29,11 @@ const PROMPT: Duration = Duration::from_secs(1);
 pub(crate) async fn send(job: &Arc<Job>, ask: &Send) -> Result<Sent, Refusal> {
     let (_, talk) = shell(job)?;
     let turn = turn(job, talk)?;
-    let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(PATIENCE));
+    let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(limits::SEND_TIMEOUT));
     let until = Instant::now() + patience;
     let times = job.desk.typed();
     let typed = Typed::by(job, talk, ask, until, turn).await?;
-    let quiet = Duration::from_millis(ask.quiet_ms.unwrap_or(QUIET));
+    let quiet = Duration::from_millis(ask.quiet_ms.unwrap_or(limits::SEND_QUIET));
     let reason = typed.come(Some(quiet), Some(until)).await;
     let shared = job.desk.typed() != times;
     let sent = answer(job, talk, reason, typed.from, ask.max, shared);

@@ -61,8 +61,14 @@ pub(crate) struct HandOver {
 
 impl Drop for HandOver {
     fn drop(&mut self) {
+        let file = std::mem::take(&mut self.file);
         // Gone already when the whole folder went with its shell.
-        let _ = fs::remove_file(&self.file);
+        let remove = move || drop(fs::remove_file(file));
+        // Beside the answer: a disk may be slow.
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(remove)),
+            Err(_) => remove(),
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ostler_proto::limits;
+
 use crate::log::{Filter, Log, Slice};
 
 /// Stretches that are remembered; who looks at older ones sees what the terminal showed.
@@ -133,7 +135,10 @@ fn dress<'a>(
 /// A text as a terminal shows it that is typed it, with its Enter.
 fn visible(text: &str) -> Vec<u8> {
     let mut shown = Vec::with_capacity(text.len() + 2);
-    for byte in text.trim_end_matches('\n').bytes() {
+    let text = text.trim_end_matches('\n');
+    // Hundreds of them are remembered, and a text may be as long as a message.
+    let cut = text.floor_char_boundary(limits::SHELL_SHOWN);
+    for byte in text[..cut].bytes() {
         match byte {
             b'\n' => shown.extend_from_slice(b"\r\n"),
             b'\t' => shown.push(b'\t'),
@@ -141,6 +146,9 @@ fn visible(text: &str) -> Vec<u8> {
             0x7f => shown.extend_from_slice(b"^?"),
             _ => shown.push(byte),
         }
+    }
+    if cut < text.len() {
+        shown.extend_from_slice(format!(" … {} bytes more", text.len() - cut).as_bytes());
     }
     shown.extend_from_slice(b"\r\n");
     shown
@@ -201,6 +209,18 @@ mod tests {
         let echoes = [echo(12, Some(13)), echo(14, None)];
         assert_eq!(seen(&echoes, 10, "abXcYZ"), ("abTEXTc".into(), 14));
         assert_eq!(seen(&echoes, 14, "YZ"), (String::new(), 14));
+    }
+
+    /// 256 scripts of 16 MiB would have been 4 GiB.
+    #[test]
+    fn a_long_text_is_remembered_by_its_begin() {
+        let shown = visible(&"é".repeat(limits::SHELL_TEXT / 2));
+        assert!(shown.len() < limits::SHELL_SHOWN + 64);
+        assert!(
+            String::from_utf8(shown)
+                .unwrap()
+                .ends_with(" bytes more\r\n")
+        );
     }
 
     #[test]
