@@ -53,6 +53,21 @@ pub fn in_house(test: impl AsyncFnOnce(&House)) {
     });
 }
 
+/// Runs a test in a house that is up, with a client whose session may have more shells than people need.
+///
+/// # Panics
+/// As [`in_house`].
+pub fn in_house_of_shells(test: impl AsyncFnOnce(&House, crate::Desk)) {
+    in_house(async |house| {
+        let desk = house.desk_of(OpenSession {
+            id: Some("x".into()),
+            shells: Some(50),
+            ..OpenSession::default()
+        });
+        test(house, desk).await;
+    });
+}
+
 /// Runs a test in a house in which nothing has been started.
 ///
 /// # Panics

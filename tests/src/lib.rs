@@ -29,7 +29,7 @@ use std::time::Duration;
 pub use binaries::{ostler, puppet};
 pub use cli::{Said, redacted};
 pub use desk::{Desk, command, script};
-pub use house::{House, in_empty_house, in_house};
+pub use house::{House, in_empty_house, in_house, in_house_of_shells};
 pub use mount::{HungFolder, Mount};
 pub use tmux::Tmux;
 pub use wire::Wire;
@@ -50,6 +50,16 @@ pub fn skip(why: &str) {
         let line = format!("{why}\n");
         let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, line.as_bytes()));
     }
+}
+
+/// Whether a program is on the PATH; one that is not is skipped, loudly.
+pub fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    if !is_there {
+        skip(&format!("no {program}"));
+    }
+    is_there
 }
 
 /// Awaits something that must come.

@@ -116,12 +116,3 @@ impl Desk {
         row
     }
 }
-
-/// Whether a program is here that a test needs; says so if it is not.
-pub fn has(house: &crate::House, program: &str) -> bool {
-    let there = house.shell(&format!("command -v {program}")).code == 0;
-    if !there {
-        crate::skip(&format!("no {program} here"));
-    }
-    there
-}

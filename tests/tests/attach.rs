@@ -8,7 +8,8 @@ use ostler_proto::methods::{
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::{Attach, Keys};
 use ostler_proto::shell::{Exec, OpenShell, Send};
-use ostler_tests::screen::{has, on_terminal};
+use ostler_tests::installed;
+use ostler_tests::screen::on_terminal;
 use ostler_tests::{Desk, House, Tmux, command, in_house, within};
 
 /// A shell with a prompt of its own.
@@ -21,7 +22,7 @@ fn shell(house: &House) -> Start {
 }
 
 fn person(house: &House, name: &str) -> Option<Tmux> {
-    has(house, "tmux").then(|| house.tmux(name, 90, 24))
+    installed("tmux").then(|| house.tmux(name, 90, 24))
 }
 
 async fn write(desk: &Desk, id: &str, text: &str) {
@@ -259,7 +260,7 @@ fn a_person_takes_over_a_shell_and_the_agent_is_told() {
         let Some(person) = person(house, "p") else {
             return;
         };
-        if !has(house, "bash") {
+        if !installed("bash") {
             return;
         }
         let desk = house.desk();
@@ -390,7 +391,7 @@ fn while_a_person_is_there_their_terminal_answers() {
         let Some(person) = person(house, "p") else {
             return;
         };
-        if !has(house, "python3") {
+        if !installed("python3") {
             return;
         }
         let desk = house.desk();

@@ -15,27 +15,7 @@ use ostler_proto::methods::{
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::shell::{Exec, Executed, OpenShell, Send};
 use ostler_tests::process::Process;
-use ostler_tests::{Desk, House, PATIENCE, in_house as in_any_house, puppet, skip, within};
-
-fn in_house(test: impl AsyncFnOnce(&House, Desk)) {
-    in_any_house(async |house| {
-        let desk = house.desk_of(OpenSession {
-            id: Some("x".into()),
-            shells: Some(50),
-            ..OpenSession::default()
-        });
-        test(house, desk).await;
-    });
-}
-
-fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    if !is_there {
-        skip(&format!("no {program}"));
-    }
-    is_there
-}
+use ostler_tests::{Desk, PATIENCE, in_house_of_shells as in_house, installed, puppet, within};
 
 async fn open(desk: &Desk, program: &str) -> String {
     let request = OpenShell {

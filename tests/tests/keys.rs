@@ -3,7 +3,8 @@
 use ostler_proto::methods::JobKeys;
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::Keys;
-use ostler_tests::screen::{has, on_terminal};
+use ostler_tests::installed;
+use ostler_tests::screen::on_terminal;
 use ostler_tests::{command, in_house};
 
 fn keys(id: &str, keys: &[&str]) -> Keys {
@@ -26,7 +27,7 @@ fn paste(id: &str, text: &str) -> Keys {
 #[test]
 fn keys_follow_the_mode_that_the_program_has_asked_for() {
     in_house(async |house| {
-        if !has(house, "python3") {
+        if !installed("python3") {
             return;
         }
         let desk = house.desk();
@@ -53,7 +54,7 @@ fn keys_follow_the_mode_that_the_program_has_asked_for() {
 #[test]
 fn an_unknown_key_types_nothing_of_the_others() {
     in_house(async |house| {
-        if !has(house, "python3") {
+        if !installed("python3") {
             return;
         }
         let desk = house.desk();
@@ -102,7 +103,7 @@ fn a_job_without_a_terminal_has_no_keys() {
 #[test]
 fn a_paste_of_ten_mebibytes_arrives_whole_and_delays_nobody() {
     in_house(async |house| {
-        if !has(house, "python3") {
+        if !installed("python3") {
             return;
         }
         let desk = house.desk();

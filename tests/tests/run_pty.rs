@@ -4,12 +4,12 @@
 use ostler_proto::job::{Outcome, Size};
 use ostler_proto::methods::{JobRun, Run};
 use ostler_proto::refusal::RefusalKind;
+use ostler_tests::installed;
 use ostler_tests::process::Process;
-use ostler_tests::screen::has;
 use ostler_tests::{Desk, House, PATIENCE, Tmux, command, in_house, within};
 
 fn person(house: &House) -> Option<Tmux> {
-    has(house, "tmux").then(|| house.tmux("p", 90, 24))
+    installed("tmux").then(|| house.tmux("p", 90, 24))
 }
 
 /// Types a line whose output begins at the top: what is typed ahead would be shown where nobody expects it.
@@ -42,7 +42,7 @@ fn an_editor_is_opened_and_left_and_the_screen_is_as_before() {
         let Some(person) = person(house) else {
             return;
         };
-        if !has(house, "vi") {
+        if !installed("vi") {
             return;
         }
         person.line("stty -a >before; echo was he''re");
@@ -290,7 +290,7 @@ fn a_question_in_the_first_bytes_is_answered_once() {
         let Some(person) = person(house) else {
             return;
         };
-        if !has(house, "python3") {
+        if !installed("python3") {
             return;
         }
         // Its version is its own, and the last answer is the last.

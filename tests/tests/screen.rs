@@ -8,7 +8,8 @@ use ostler_proto::methods::{
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::{Back, Look};
-use ostler_tests::screen::{WINDOW, has, on_terminal};
+use ostler_tests::installed;
+use ostler_tests::screen::{WINDOW, on_terminal};
 use ostler_tests::{Desk, PATIENCE, command, in_house, puppet, rounds, within};
 use serde_json::json;
 
@@ -28,7 +29,7 @@ fn resize(id: &str, rows: u16, cols: u16) -> Resize {
 #[test]
 fn an_editor_can_be_driven_without_a_person() {
     in_house(async |house| {
-        if !has(house, "vi") {
+        if !installed("vi") {
             return;
         }
         let desk = house.desk();
@@ -70,7 +71,7 @@ fn an_editor_can_be_driven_without_a_person() {
 #[test]
 fn a_pager_and_a_process_table_are_seen_and_left() {
     in_house(async |house| {
-        if !has(house, "less") || !has(house, "top") {
+        if !installed("less") || !installed("top") {
             return;
         }
         let desk = house.desk();
@@ -104,7 +105,7 @@ fn a_pager_and_a_process_table_are_seen_and_left() {
 #[test]
 fn what_a_program_asks_its_terminal_is_answered() {
     in_house(async |house| {
-        if !has(house, "python3") {
+        if !installed("python3") {
             return;
         }
         let desk = house.desk();
@@ -258,7 +259,7 @@ fn text_wraps_again_in_another_window_and_wide_characters_have_two_cells() {
 #[test]
 fn hostile_output_costs_a_screen_and_never_a_job() {
     in_house(async |house| {
-        if !has(house, "python3") {
+        if !installed("python3") {
             return;
         }
         let desk = house.desk();

@@ -7,38 +7,20 @@ use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, Row, State};
 use ostler_proto::methods::{
-    For, JobList, JobResize, JobScreen, JobSignal, JobWait, JobWrite, List, OpenSession, Reason,
-    Resize, ShellClose, ShellExec, ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target,
-    Wait, Write,
+    For, JobList, JobResize, JobScreen, JobSignal, JobWait, JobWrite, List, Reason, Resize,
+    ShellClose, ShellExec, ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target, Wait,
+    Write,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::Look;
 use ostler_proto::shell::{Exec, Executed, OpenShell, OpenedShell, ReadShell, Send, Sent};
-use ostler_tests::{Desk, House, in_house as in_any_house, process, rounds, skip};
-
-/// A house whose session may have more shells than people need.
-fn in_house(test: impl AsyncFnOnce(&House, Desk)) {
-    in_any_house(async |house| {
-        let desk = house.desk_of(OpenSession {
-            id: Some("x".into()),
-            shells: Some(50),
-            ..OpenSession::default()
-        });
-        test(house, desk).await;
-    });
-}
+use ostler_tests::{
+    Desk, House, in_house as in_any_house, in_house_of_shells as in_house, installed, process,
+    rounds,
+};
 
 /// The shells whose prompts are marked. One that is not installed is skipped, loudly.
 const SHELLS: &[&str] = &["bash", "zsh", "dash", "fish"];
-
-fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-    if !is_there {
-        skip(&format!("no {program}"));
-    }
-    is_there
-}
 
 fn shells() -> impl Iterator<Item = &'static str> {
     SHELLS.iter().copied().filter(|s| installed(s))
