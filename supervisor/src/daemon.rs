@@ -38,6 +38,7 @@ use crate::{
     },
     process::link::{self, Keeper, Leave, Why},
     pump::Pumps,
+    quarantine::Quarantine,
     registry::Registry,
     restore, secret,
     tree::{Rung, Trees},
@@ -224,9 +225,10 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         "read"
     };
     let jobs = keeper.fetch().await;
-    let restored = restore::prepare(&registry, &arena, &past, jobs, trees.rung());
+    let quarantine = Quarantine::new(&arena, brought.restoring, past.quarantined());
+    let restored = restore::prepare(&registry, &arena, &past, jobs, trees.rung(), quarantine);
     for pair in &pairs {
-        crate::log::scratch::restore(pair, &arena, |job| restored.log_of(job))?;
+        restored.empty(pair, &arena)?;
     }
     let pumps = Arc::new(Pumps::new(Pool::new(pairs), keeper.clone()));
     // SAFETY: getppid has no precondition.

@@ -148,6 +148,8 @@ pub(crate) enum Cause {
     Timeout,
     Idle,
     OutputLimit,
+    /// Supervisors died while restoring it.
+    Quarantine,
 }
 
 /// Who wanted it first.
@@ -183,6 +185,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Nothing of the job is to be looked at any more but its processes.
+    pub(crate) fn is_quarantine(&self) -> bool {
+        let who = self.who.as_ref();
+        who.is_some_and(|who| who.cause == Cause::Quarantine)
+    }
+
     fn raise(&mut self, level: Level, force_at: u64, who: Who, now: u64) -> bool {
         let before = (self.level, self.force_at);
         if self.level == Level::Run {
@@ -480,6 +488,23 @@ impl Job {
         });
         let now = crate::clock::mono();
         self.wanted.send_modify(|w| w.renew(grace_ms, now));
+    }
+
+    /// Its end is wanted at once and whatever was wanted before, and it counts as lost.
+    pub(crate) fn quarantine(&self, reason: &str) -> Wanted {
+        let now = crate::clock::mono();
+        let wanted = Wanted {
+            level: Level::Kill,
+            force_at: now,
+            who: Some(Who {
+                cause: Cause::Quarantine,
+                by: "quarantine".into(),
+                reason: Some(reason.into()),
+            }),
+            since: now,
+        };
+        self.restore_wanted(wanted.clone());
+        wanted
     }
 
     /// Puts back what an earlier supervisor had been asked.

@@ -85,6 +85,7 @@ pub mod keeper;
 pub mod log;
 
 pub mod process;
+mod quarantine;
 
 use std::{ffi::OsString, fs, io::Write, process::ExitCode};
 

@@ -162,6 +162,11 @@ pub fn restore(
     Ok(())
 }
 
+/// The job that the bytes in a pair belong to, where there are any.
+pub fn owner_of(pair: &ScratchPair, arena: &Arc<Arena>) -> u64 {
+    Block::of(arena, pair).get(BlockWord::Owner) >> 1
+}
+
 /// Whether this system can splice from a pipe, and from a PTY master; where not, a crash leaves bytes in doubt.
 pub fn splice_works() -> io::Result<(bool, bool)> {
     Ok((probe(pipe_with_a_byte()?)?, probe(terminal_with_a_byte()?)?))
