@@ -27,7 +27,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     clock::Moment,
-    connection, diary,
+    connection, diary, disk,
     house::{House, longest_dispose},
     keeper::cookie,
     ledger::Ledger,
@@ -100,6 +100,11 @@ pub(crate) fn run(folders: Folders) -> ExitCode {
         }
     }
 }
+
+/// How long a start waits for the disk of the artifacts; a full folder on a slow one takes some time.
+const DISK_ANSWERS: Duration = Duration::from_secs(10);
+/// The same at the end, which has a bound of its own.
+const DISK_ANSWERS_LAST: Duration = Duration::from_secs(5);
 
 /// See [`STEADY_VARIABLE`].
 fn steady_time() -> Duration {
@@ -217,7 +222,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         past.generation + 1,
     ));
     if brought.why == Why::First {
-        clear_leftovers(&folders, &trees).await;
+        clear_leftovers(&folders, &trees).await?;
     }
     let byte_path = if splice_works().is_ok_and(|(pipe, _)| pipe) {
         "splice"
@@ -265,7 +270,10 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
 }
 
 /// Ends what a dead house left running and clears its folders, before anybody is answered.
-async fn clear_leftovers(folders: &Folders, trees: &Trees) {
+///
+/// # Errors
+/// The disk of the artifacts does not answer. Nobody may clear them later: what is there by then is in use.
+async fn clear_leftovers(folders: &Folders, trees: &Trees) -> io::Result<()> {
     // SAFETY: getppid has no precondition.
     let keep = [std::process::id(), unsafe { libc::getppid() } as u32];
     let ended = trees.sweep_house(&keep).await;
@@ -284,8 +292,19 @@ async fn clear_leftovers(folders: &Folders, trees: &Trees) {
             survivor.why
         );
     }
-    // As a whole: where a link stands in its place, the link goes and what it points to stays.
-    let _ = fs::remove_dir_all(folders.artifacts());
+    match disk::clear(&folders.artifacts(), DISK_ANSWERS).await {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+        // What stands in its place is in the way of long logs alone, and each of them will say so.
+        _ => Ok(()),
+    }
+}
+
+/// Clears the artifacts of a house that ends.
+async fn clear_artifacts(folders: &Folders) {
+    if let Err(error) = disk::clear(&folders.artifacts(), DISK_ANSWERS_LAST).await {
+        let folder = folders.artifacts();
+        crate::log_line!("warn", "artifacts {} stay: {error}", folder.display());
+    }
 }
 
 /// How members are found in this house.
@@ -452,7 +471,7 @@ async fn dispose(house: &House, why: Leave<'_>) -> io::Result<()> {
     // The client that asked reads its answer and goes; a client that stays does not hold up the end.
     let gone = signs.wait_for(|s| s.alone);
     let _ = tokio::time::timeout(Duration::from_secs(1), gone).await;
-    let _ = fs::remove_dir_all(house.folders.artifacts());
+    clear_artifacts(&house.folders).await;
     crate::log_line!("info", "leaving: {why:?}");
     let _ = house.tools.keeper.leave(&why);
     house.tools.keeper.flushed().await;
@@ -474,6 +493,6 @@ async fn keeper_lost(house: &House) -> io::Result<()> {
         }
         Err(_) => crate::log_line!("error", "ending everything takes too long"),
     }
-    let _ = fs::remove_dir_all(house.folders.artifacts());
+    clear_artifacts(&house.folders).await;
     Ok(())
 }

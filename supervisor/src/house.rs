@@ -125,7 +125,7 @@ impl House {
                 None => self.ended.notified().await,
                 Some(at) => {
                     // Kept longer than that, not exactly as long.
-                    let left = (at + 1).saturating_sub(Moment::now().wall);
+                    let left = (at + 1).saturating_sub(Moment::now().boot);
                     tokio::time::sleep(Duration::from_millis(left)).await;
                     self.registry.expire();
                 }

@@ -730,11 +730,10 @@ impl Job {
         let Some(path) = self.log.spill_path() else {
             return Vec::new();
         };
-        let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
         vec![Artifact {
             kind: "log".into(),
             path: path.display().to_string(),
-            bytes,
+            bytes: self.log.spill_bytes(),
         }]
     }
 

@@ -75,6 +75,7 @@ mod clock;
 mod file;
 
 mod diary;
+mod disk;
 
 mod secret;
 

@@ -213,25 +213,55 @@ impl House {
     /// # Panics
     /// It is not ready.
     pub fn start_with_descriptors(&self, most: u64) {
+        let said = self.try_start_with_limit(libc::RLIMIT_NOFILE, most);
+        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+    }
+
+    /// Starts it with a limit that it cannot raise, unless it is root, and returns its first line.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    pub fn try_start_with_limit(&self, resource: libc::__rlimit_resource_t, most: u64) -> String {
         let limit = libc::rlimit {
             rlim_cur: most,
             rlim_max: most,
         };
         let set = move || {
             // SAFETY: a valid limit; one system call between fork and exec.
-            match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            match unsafe { libc::setrlimit(resource, &raw const limit) } {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
             }
         };
-        let said = self.spawn(|command| {
+        self.spawn(|command| {
             // SAFETY: `set` makes one system call and allocates nothing.
             unsafe { command.pre_exec(set) };
-        });
-        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+        })
+    }
+
+    /// Starts the daemon and waits for nothing.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    pub fn begin(&self) -> Process {
+        let keeper = self.execute(|_| {});
+        let process = Process::of(keeper.id()).expect("nobody has waited for it");
+        self.hold(keeper);
+        process
     }
 
     fn spawn(&self, adjust: impl FnOnce(&mut Command)) -> String {
+        let mut keeper = self.execute(adjust);
+        let mut said = String::new();
+        let out = keeper.stdout.take().expect("it was piped");
+        BufReader::new(out)
+            .read_line(&mut said)
+            .expect("the daemon speaks text");
+        self.hold(keeper);
+        said
+    }
+
+    fn execute(&self, adjust: impl FnOnce(&mut Command)) -> Child {
         let words = fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -245,17 +275,14 @@ impl House {
             // A Ctrl-C at the test's terminal must not be what ends the house.
             .process_group(0);
         adjust(&mut command);
-        let mut keeper = command.spawn().expect("ostler can be executed");
-        let mut said = String::new();
-        let out = keeper.stdout.take().expect("it was piped");
-        BufReader::new(out)
-            .read_line(&mut said)
-            .expect("the daemon speaks text");
+        command.spawn().expect("ostler can be executed")
+    }
+
+    fn hold(&self, keeper: Child) {
         let mut held = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut former) = held.replace(keeper) {
             let _ = former.wait();
         }
-        said
     }
 
     /// Options of a client that shows the owner key.

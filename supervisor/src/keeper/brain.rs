@@ -289,6 +289,10 @@ impl Keeper {
         let patience = if upgrade { CLOSED_WAIT } else { END_WAIT };
         self.brain.kill_at = Some(Instant::now() + patience);
         let reason = String::from_utf8_lossy(&message.payload).into_owned();
+        if why == wire::LEAVE_REFUSE {
+            // Before its end: one that hangs in the kernel behind a disk that is gone cannot even end.
+            self.house.announce(&format!("failed: {reason}"));
+        }
         self.brain.leaves = Some((why, reason));
     }
 

@@ -254,7 +254,7 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
     // SAFETY: plain call. Without it escaped grandchildren go to init; it cannot fail here.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let rung = cookie::claim(options.instance);
-    let (arena, headers, slots) = memory().map_err(failed("memory files cannot be made"))?;
+    let (arena, headers, slots) = memory().map_err(no_memory)?;
     let defaults = Defaults {
         umask,
         limits,
@@ -309,16 +309,31 @@ fn raise_limits() -> Vec<Limit> {
             soft: limit.rlim_cur,
             hard: limit.rlim_max,
         });
-        // Soft up to hard is always allowed.
-        let _ = kernel::set_limit(
-            resource,
-            libc::rlimit64 {
-                rlim_cur: limit.rlim_max,
-                rlim_max: limit.rlim_max,
-            },
-        );
+        // Soft up to hard is always allowed; a small limit on files is the starter's, and root may lift it. The number
+        // of descriptors stays: who set it may have meant the house.
+        let wanted = [libc::RLIM64_INFINITY, limit.rlim_max];
+        let wanted = &wanted[usize::from(resource == libc::RLIMIT_NOFILE)..];
+        let raised = |most: &u64| {
+            let both = libc::rlimit64 {
+                rlim_cur: *most,
+                rlim_max: *most,
+            };
+            kernel::set_limit(resource, both).is_ok()
+        };
+        let _ = wanted.iter().any(raised);
     }
     before
+}
+
+/// Why there is no memory for rings, in words that say what to do where that is known.
+fn no_memory(error: io::Error) -> String {
+    let most = kernel::limit_of(0, libc::RLIMIT_FSIZE).map_or(0, |limit| limit.rlim_max);
+    match error.raw_os_error() {
+        Some(libc::EFBIG) => format!(
+            "its memory needs larger files than the file size limit of {most} bytes allows; start it where ulimit -f is unlimited"
+        ),
+        _ => format!("memory files cannot be made: {error}"),
+    }
 }
 
 /// What a job's `oom_score_adj` is to be: 100 more than ours.

@@ -429,7 +429,7 @@ impl Registry {
             let Some(session) = inner.sessions.get_mut(session_id) else {
                 return;
             };
-            let surplus = session.surplus(Moment::now().wall);
+            let surplus = session.surplus(Moment::now());
             let mut gone = Vec::new();
             for number in surplus {
                 if let Some(job) = session.remove(number) {
