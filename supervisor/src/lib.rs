@@ -48,6 +48,8 @@ mod shell;
 
 mod ledger;
 
+#[cfg(test)]
+mod fuzz;
 mod life;
 
 mod pump;

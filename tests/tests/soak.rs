@@ -175,6 +175,9 @@ const DRAWN: &[Do] = &[
 /// Live jobs at most: the machine is to be busy, not full.
 const MOST: usize = 12;
 
+/// Ended ones at most, with the live ones.
+const MANY: usize = 100;
+
 struct Soak<'a> {
     house: &'a House,
     desk: Desk,
@@ -200,7 +203,11 @@ impl fmt::Display for Soak<'_> {
 
 impl Soak<'_> {
     async fn step(&mut self) {
-        let next = *self.chance.pick(DRAWN);
+        let next = match self.jobs.len() {
+            // More than are kept would be let go of without being asked.
+            MANY.. => Do::Release,
+            _ => *self.chance.pick(DRAWN),
+        };
         self.done.push(next);
         match next {
             Do::Print => self.begin(Kind::Printer).await,

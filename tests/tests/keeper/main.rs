@@ -12,6 +12,7 @@ mod cookie;
 mod descriptors;
 
 mod ends;
+mod fuzz;
 
 mod hostile;
 
