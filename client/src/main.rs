@@ -18,6 +18,7 @@ fn main() -> ExitCode {
         }
         // The keeper must find a process without threads and without files of ours.
         ["daemon", "keep"] => cli::daemon::keep(false),
+        ["daemon", "check"] => ostler_supervisor::check(ostler::BUILD),
         ["daemon", "supervise", ..] => cli::daemon::supervise(args.get(3..).unwrap_or_default()),
         _ => cli::main(args),
     }

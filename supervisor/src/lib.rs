@@ -80,6 +80,8 @@ mod secret;
 
 mod signal;
 
+mod upgrade;
+
 pub mod keeper;
 
 pub mod log;
@@ -97,6 +99,8 @@ pub struct KeepOptions {
     pub folders: Folders,
     /// Stay the process that was started, for service units.
     pub foreground: bool,
+    /// Which build of its version this program is.
+    pub build: &'static str,
 }
 
 /// Runs the keeper of a house until the house is gone. Standard output is where the starting client waits for
@@ -105,6 +109,7 @@ pub fn keep(options: KeepOptions) -> ExitCode {
     let KeepOptions {
         folders,
         foreground,
+        build,
     } = options;
     match config::read(fs::read_to_string(&folders.config)) {
         Ok(given) => config::apply(&given),
@@ -137,6 +142,7 @@ pub fn keep(options: KeepOptions) -> ExitCode {
         supervise: words.into_iter().chain(paths).collect(),
         image: None,
         foreground,
+        build: build.into(),
     })
 }
 
@@ -153,6 +159,12 @@ pub fn folders_of(words: &[OsString]) -> Option<Folders> {
 }
 
 /// Runs the supervisor: the hidden entry that the keeper executes, with its wire on descriptor 3.
-pub fn supervise(folders: Folders) -> ExitCode {
-    daemon::run(folders)
+pub fn supervise(folders: Folders, build: &str) -> ExitCode {
+    daemon::run(folders, build)
+}
+
+/// Says whether this program could take over a house, with copies of its ledger on descriptor 3 and of its jobs' records
+/// on descriptor 4: the hidden entry that a supervisor executes before it makes room. `build`: which one of its version.
+pub fn check(build: &str) -> ExitCode {
+    upgrade::check(build)
 }

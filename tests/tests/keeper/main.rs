@@ -25,6 +25,8 @@ mod replaced;
 
 mod stage;
 
+mod standby;
+
 mod starts;
 
 mod streams;
