@@ -24,6 +24,7 @@
 //! - *Wanted* only rises; every request is safe to repeat.
 //! - Output has no queue; the only queues are keyboard input and the outbox, both bounded.
 //! - A foreign job is the same answer as no job.
+//! - One supervisor has a house at any moment; in an upgrade the next one waits and has read nothing.
 //! - There is no periodic tick: an idle supervisor does not wake.
 
 mod daemon;

@@ -385,6 +385,56 @@ fn an_image_that_dies_in_standby_is_told_and_the_old_one_goes_on() {
     });
 }
 
+/// A program that waits as it should and then cannot serve.
+#[test]
+fn an_image_that_does_not_come_up_is_taken_back() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let before = house.info().await;
+        let build = before.hello.build.as_str();
+        let over = house.path("over");
+        let row = desk
+            .start(script(&format!("until {over} 1000 1 , exit 4")))
+            .await;
+        // It would put the owner's key into a folder that is not there.
+        let changes = [("owner.key", "owner/key"), (build, OTHER)];
+        let image = patched(house, "sick", &changes);
+        let said = house.cli(&["daemon", "upgrade", "--image", &image.display().to_string()]);
+        let ours = format!("{} ({build})", ostler_proto::VERSION);
+        let begin = format!(
+            "error: not upgraded: {} ({OTHER}) did not come up: ",
+            ostler_proto::VERSION
+        );
+        let end = format!("hint: {ours} runs again, the jobs go on; more: ostler daemon logs\n");
+        assert_eq!((said.code, said.out.as_str()), (125, ""), "{said:?}");
+        assert!(
+            said.err.starts_with(&begin) && said.err.ends_with(&end),
+            "{said:?}"
+        );
+        assert!(said.err.contains("owner/key: No such file"), "{said:?}");
+        let now = house.info().await;
+        assert_eq!((now.hello.build.as_str(), now.jobs), (build, 1));
+        let why = now.taken_back.expect("it is told");
+        let status = house.cli(&["daemon", "status"]).out;
+        assert!(
+            status.contains(&format!("upgrade    taken back: {why}\n")),
+            "{status}"
+        );
+        assert!(
+            house
+                .log()
+                .contains(&format!("the upgrade is taken back: {why}"))
+        );
+        fs::write(&over, "").expect("a file can be made");
+        let row = desk.wait(&row.id).await;
+        assert_eq!((row.exit_code, row.output.lost), (Some(4), 0));
+        desk.assert_whole(&row).await;
+        // The next one that comes up makes that a thing of the past.
+        must_upgrade(house, &other_build(house).await).await;
+        assert_eq!(house.info().await.taken_back, None);
+    });
+}
+
 /// The frame of a record of the ledger.
 fn entry(body: &str) -> Vec<u8> {
     // FNV-1a, as in the ledger.
@@ -580,7 +630,16 @@ fn an_old_one_that_stands_still_is_no_obstacle() {
         within(PATIENCE, "the next supervisor", next).await;
         // It may be gone by now, and then this test has seen nothing; the keeper's own suite always does.
         process.signal(libc::SIGSTOP);
-        let now = house.info().await.hello;
+        let now = async {
+            loop {
+                let now = house.info().await.hello;
+                // A signal takes a moment, and the old one may answer once more.
+                if now.generation > old.generation {
+                    return now;
+                }
+            }
+        };
+        let now = within(PATIENCE, "the next one's answer", now).await;
         assert_eq!((now.build.as_str(), now.keeper_pid), (OTHER, keeper));
         let _ = within(PATIENCE, "the answer", asked).await.unwrap();
         fs::write(&over, "").expect("a file can be made");

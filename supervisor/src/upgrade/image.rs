@@ -142,6 +142,8 @@ impl Image {
                 return Ok(made);
             }
             libc::setpgid(0, 0);
+            // Of a supervisor that is killed meanwhile nothing of this is left.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             for (number, file) in files.into_iter().enumerate() {
                 libc::dup2(file, number as i32);
             }

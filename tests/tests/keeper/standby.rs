@@ -1,6 +1,6 @@
 //! An upgrade as the keeper sees it: the next supervisor waits before this one leaves, and never are there two.
 
-use crate::stage::{Part, Stage, kill, shell, until, wait_readable};
+use crate::stage::{Part, Stage, kill, shell, until};
 use ostler_supervisor::keeper::wire::{self, Frame, Op, Welcome};
 use std::fs::File;
 use std::os::fd::AsFd;
