@@ -487,6 +487,30 @@ mod tests {
         assert_eq!(check(&record("{}")[..13]), Ok(()));
     }
 
+    /// A record as the first build wrote it, before there was a format.
+    const FIRST: &str = r#"{"number":5,"born":{"session":{"id":"x","name":"x"},"key":"01M8QGYK5K415C1HMM5VBWWYNQ",
+        "id":"t1"},"process_id":"proc_01M8QGYK5M4R7FZ6RWVG3DMY1T","kind":"command","name":null,"args":["true"],"cwd":"/",
+        "candidates":["/usr/bin/true","/bin/true"],"accepted":{"wall":1796085861556,"mono":36685893,"boot":36685893},
+        "window":null,"timeout_at":null,"timeout_ms":null,"idle_ms":null,"grace_ms":3000,"max_bytes":null,
+        "on_limit":"keep","ok":[],"side_effect":null,"key":"be5bf66561f9541e","key_of":6294263268952095871,
+        "stdin_open":false,"pty":false,"shell":null,"sent_to":null,"bound":true,"spill":"/tmp/x.log","slot":4}"#;
+
+    #[test]
+    fn the_record_of_a_job_is_understood_whole_or_refused() {
+        assert_eq!(check_record(FIRST.as_bytes()), Ok(()));
+        let with = |more: &str| {
+            let record = FIRST.replace("\"slot\":4", &format!("\"slot\":4,{more}"));
+            check_record(record.as_bytes())
+        };
+        assert_eq!(with(r#""format":1"#), Ok(()));
+        let later = "has format 2, and 1 to 1 are understood".to_owned();
+        assert_eq!(with(r#""format":2"#), Err(later));
+        let lost = "has colour, which would be lost".to_owned();
+        assert_eq!(with(r#""colour":"red""#), Err(lost));
+        // One that did not arrive.
+        assert!(check_record(b"").is_err());
+    }
+
     #[test]
     fn every_entry_of_ours_says_again_what_it_said() {
         let house = Entry::House {

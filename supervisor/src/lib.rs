@@ -89,7 +89,7 @@ pub mod log;
 
 pub mod process;
 
-use std::{ffi::OsString, fs, io::Write, process::ExitCode};
+use std::{ffi::OsString, fs, io::Write, path::Path, process::ExitCode};
 
 use ostler_proto::{address::Folders, config};
 
@@ -165,7 +165,8 @@ pub fn supervise(folders: Folders, build: &str) -> ExitCode {
 }
 
 /// Says whether this program could take over a house, with copies of its ledger on descriptor 3 and of its jobs' records
-/// on descriptor 4: the hidden entry that a supervisor executes before it makes room. `build`: which one of its version.
-pub fn check(build: &str) -> ExitCode {
-    upgrade::check(build)
+/// on descriptor 4: the hidden entry that a supervisor executes before it makes room. `build`: which one of its version;
+/// `config`: the settings that it would have.
+pub fn check(build: &str, config: Option<&Path>) -> ExitCode {
+    upgrade::check(build, config)
 }

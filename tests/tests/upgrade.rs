@@ -356,6 +356,14 @@ fn what_cannot_take_over_is_refused_and_nothing_has_changed() {
             assert!(message.contains(why), "{message}");
             calm.assert_still(house, &message).await;
         }
+        // A file that was mended wrongly since the start.
+        fs::write(&house.folders().config, "[supervisor]\nlog = 1\n").expect("it is ours");
+        let (kind, message) = refusal_of(house, ostler()).await;
+        assert_eq!(kind, RefusalKind::ImageRefused);
+        assert!(
+            message.contains("config.toml, line 2: `log` must be "),
+            "{message}"
+        );
         let desk = house.desk_without_session();
         let relative = to(Path::new("ostler"));
         let refusal = desk.refused::<SupervisorUpgrade>(relative).await;
@@ -591,6 +599,27 @@ fn a_stop_goes_before_an_upgrade() {
         assert_eq!(told.map_err(|r| r.kind).unwrap_err(), RefusalKind::Leaving);
         house.reap();
         house.assert_nothing_is_left();
+    });
+}
+
+/// Whichever of the two is first: no house is left, and nobody is told of a fault of ours.
+#[test]
+fn a_stop_beside_an_upgrade_ends_the_house_all_the_same() {
+    in_empty_house(async |house| {
+        for _ in 0..rounds("OSTLER_UPGRADES", 10) {
+            house.start();
+            house.desk().ready(script("say ready , sleep")).await;
+            let (upgrade, stop) = std::thread::scope(|scope| {
+                let upgrade = scope.spawn(|| house.cli(&["daemon", "upgrade", "--force"]));
+                let stop = scope.spawn(|| house.cli(&["daemon", "stop", "--grace", "0"]));
+                (upgrade.join().unwrap(), stop.join().unwrap())
+            });
+            assert_eq!(stop.code, 0, "{stop:?}");
+            assert!(stop.err.contains("stopped"), "{stop:?}");
+            assert!([0, 125].contains(&upgrade.code), "{upgrade:?}");
+            house.reap();
+            house.assert_nothing_is_left();
+        }
     });
 }
 

@@ -101,6 +101,7 @@ async fn upgrade(house: &House, params: UpgradeSupervisor) -> Result<UpgradeBegu
     let past = Past {
         ledger: house.registry.ledger.copy().map_err(|e| refused(&e))?,
         records: house.tools.keeper.records().await,
+        config: house.folders.config.clone(),
     };
     let path = params.image.into();
     let asked = tokio::task::spawn_blocking(move || {

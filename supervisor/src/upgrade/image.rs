@@ -1,7 +1,7 @@
 //! The image of the next supervisor: opened once, looked at, asked by a run of its own.
 
 use std::{
-    ffi::CString,
+    ffi::{CString, OsStr},
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::{
@@ -11,7 +11,7 @@ use std::{
             fs::{MetadataExt, OpenOptionsExt},
         },
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct Image {
 pub(crate) struct Past {
     pub(crate) ledger: Vec<u8>,
     pub(crate) records: Vec<(u64, Vec<u8>)>,
+    /// Its configuration file, which it reads itself.
+    pub(crate) config: PathBuf,
 }
 
 impl Image {
@@ -102,7 +104,8 @@ impl Image {
         let null = kernel::lift(null.into())?;
         let (out, theirs) = kernel::pipe(0)?;
         let theirs = kernel::lift(theirs)?;
-        let (pid, pidfd) = self.execute([&null, &theirs, &null, &ledger, &records])?;
+        let files = [&null, &theirs, &null, &ledger, &records];
+        let (pid, pidfd) = self.execute(files, &past.config)?;
         drop((theirs, ledger, records));
         kernel::unblock(out.as_fd())?;
         let said = listen(
@@ -121,9 +124,11 @@ impl Image {
     }
 
     /// A child that executes it with these descriptors, from 0 on. All of them stand above the last one.
-    fn execute(&self, files: [&OwnedFd; 5]) -> io::Result<(i32, OwnedFd)> {
-        let words = ["ostler", "daemon", "check"].map(CString::new);
-        let words = words.into_iter().collect::<Result<Vec<_>, _>>()?;
+    fn execute(&self, files: [&OwnedFd; 5], config: &Path) -> io::Result<(i32, OwnedFd)> {
+        let words = ["ostler", "daemon", "check"].map(OsStr::new);
+        let words = words.into_iter().chain([config.as_os_str()]);
+        let words = words.map(|word| CString::new(word.as_bytes()));
+        let words = words.collect::<Result<Vec<_>, _>>()?;
         let mut argv: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
         argv.push(std::ptr::null());
         // Ours, which is the keeper's and will be that of the next supervisor.

@@ -1,19 +1,20 @@
 //! What an image says when it is asked whether it could take over: one line of JSON on its standard output.
 //!
 //! It is run by the supervisor that is to leave, with copies of the ledger and of the jobs' records on two descriptors.
-//! It changes nothing and starts nothing. Fields may be added; who reads them must do without.
+//! The configuration file is named by a word. It changes nothing and starts nothing. Fields may be added; who reads them must do without.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Write},
     os::{
         fd::{FromRawFd, OwnedFd},
         unix::fs::FileExt,
     },
+    path::Path,
     process::ExitCode,
 };
 
-use ostler_proto::{VERSION, upgrade::Build};
+use ostler_proto::{VERSION, config, upgrade::Build};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -42,8 +43,8 @@ pub(crate) struct Verdict {
 }
 
 /// Runs the check: the hidden entry of the image.
-pub(crate) fn give(build: &str) -> ExitCode {
-    let reason = look().err();
+pub(crate) fn give(build: &str, config: Option<&Path>) -> ExitCode {
+    let reason = look(config).err();
     let good = reason.is_none();
     let verdict = Verdict {
         ostler: Build {
@@ -62,7 +63,11 @@ pub(crate) fn give(build: &str) -> ExitCode {
     }
 }
 
-fn look() -> Result<(), String> {
+fn look(config: Option<&Path>) -> Result<(), String> {
+    if let Some(path) = config {
+        let given = config::read(fs::read_to_string(path));
+        given.map_err(|fault| format!("{}, {fault}", path.display()))?;
+    }
     let copy = |number, what: &str| {
         read(number).map_err(|error| format!("the copy of {what} cannot be read: {error}"))
     };
