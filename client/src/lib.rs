@@ -40,6 +40,10 @@ mod frames;
 pub mod house;
 mod start;
 mod unavailable;
+pub mod upgrade;
+
+/// Which build of its version this is: what it was made of, as a number.
+pub const BUILD: &str = env!("OSTLER_BUILD");
 
 pub use client::{Client, fresh_key};
 pub use connection::{Call, Connection, Error, Streaming};

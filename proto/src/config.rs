@@ -135,9 +135,13 @@ fn number(unit: Unit, value: &DeValue<'_>) -> Result<u64, String> {
         Unit::Count => "must be a whole number".to_owned(),
         Unit::Bytes => "must be a number of bytes, or a size such as \"256 KiB\"".to_owned(),
         Unit::Ms => "must be a number of milliseconds, or a time such as \"3s\"".to_owned(),
+        Unit::Switch => "must be true or false".to_owned(),
     };
     match value {
-        DeValue::Integer(digits) => digits.to_string().parse().map_err(|_| wanted()),
+        DeValue::Boolean(on) if unit == Unit::Switch => Ok(u64::from(*on)),
+        DeValue::Integer(digits) if unit != Unit::Switch => {
+            digits.to_string().parse().map_err(|_| wanted())
+        }
         DeValue::String(words) if unit == Unit::Ms && !is_plain(words) => duration::parse(words),
         DeValue::String(words) if unit == Unit::Bytes => size(words).ok_or_else(wanted),
         _ => Err(wanted()),
@@ -169,6 +173,7 @@ impl Unit {
     pub fn say(self, value: u64) -> String {
         match self {
             Self::Count => value.to_string(),
+            Self::Switch => (value == 1).to_string(),
             Self::Bytes => said(
                 value,
                 &[
@@ -324,7 +329,7 @@ mod tests {
         for setting in SETTINGS {
             let value = setting.unit.say(setting.default);
             let value = match setting.unit {
-                Unit::Count => value,
+                Unit::Count | Unit::Switch => value,
                 Unit::Bytes | Unit::Ms => format!("{value:?}"),
             };
             let text = format!("[{}]\n{} = {value}\n", setting.table, setting.key);

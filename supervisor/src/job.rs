@@ -131,6 +131,14 @@ pub(crate) struct Spec {
     /// Where output goes that leaves the ring.
     pub(crate) spill: Option<String>,
     pub(crate) slot: u32,
+    /// What this record is to be read as.
+    #[serde(default = "first_format")]
+    pub(crate) format: u32,
+}
+
+/// The format of what does not say so.
+pub(crate) fn first_format() -> u32 {
+    1
 }
 
 /// How much is wanted of a job. Only rises.

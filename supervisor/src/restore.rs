@@ -67,6 +67,7 @@ impl Past {
                 generation,
                 next_number,
                 notices,
+                ..
             } => {
                 self.notices = self.notices.max(notices);
                 self.started_at = Some(started_at);

@@ -123,6 +123,7 @@ fn as_json(file: &Path, given: &[Given]) -> serde_json::Value {
                     ostler_proto::limits::Unit::Count => "count",
                     ostler_proto::limits::Unit::Bytes => "bytes",
                     ostler_proto::limits::Unit::Ms => "ms",
+                    ostler_proto::limits::Unit::Switch => "switch",
                 },
                 "default": setting.default,
                 "least": setting.least,

@@ -44,6 +44,8 @@ pub struct Options {
     pub image: Option<PathBuf>,
     /// Stay the process that was started.
     pub foreground: bool,
+    /// Which build of its version this is.
+    pub build: String,
 }
 
 /// What lives as long as the keeper.

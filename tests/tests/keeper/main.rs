@@ -26,6 +26,8 @@ mod replaced;
 
 mod stage;
 
+mod standby;
+
 mod starts;
 
 mod streams;
