@@ -202,7 +202,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         .map(|(block, (read, write))| ScratchPair { read, write, block })
         .collect();
     let rung = rung(brought.cookie);
-    let trees = Trees::new(brought.instance, rung);
+    let trees = Trees::with_groups(brought.instance, rung, brought.groups);
     let most_jobs = most_jobs();
     let past = restore::Past::read(entries);
     let started_at = past.started_at.unwrap_or_else(|| Moment::now().wall);
@@ -471,6 +471,9 @@ async fn keeper_lost(house: &House) -> io::Result<()> {
             }
         }
         Err(_) => crate::log_line!("error", "ending everything takes too long"),
+    }
+    if !house.tools.trees.remove_groups() {
+        crate::log_line!("error", "a control group of the house is left");
     }
     let _ = fs::remove_dir_all(house.folders.artifacts());
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::{
     ForkRequest, Frame, HEADER, JobRow, Limit, MAGIC, NONE, Op, Stdin, Welcome, ended_args,
-    exec_args, reaped_args,
+    exec_args, members_args, reaped_args, started_args,
 };
 
 impl Frame {
@@ -102,13 +102,12 @@ impl JobRow {
         let facts = &self.facts;
         let mut told = Vec::new();
         if let Some(started) = facts.started {
-            let args = [started.pid as u64, started.start_time, 0, 0, 0];
-            told.push((Op::Started, args));
+            told.push((Op::Started, started_args(started, self.slot)));
         }
         told.extend(exec_args(facts.exec));
         told.extend(facts.ended.map(|ended| (Op::Ended, ended_args(ended))));
         told.extend(facts.reaped.map(|reaped| (Op::Reaped, reaped_args(reaped))));
-        told.push((Op::MemberEnded, [facts.members_ended, 0, 0, 0, 0]));
+        told.push((Op::MemberEnded, members_args(facts)));
         out.u32(self.slot);
         out.u32(told.len() as u32);
         for (op, args) in told {
@@ -151,6 +150,8 @@ impl Welcome {
         out.u64(self.restoring.unwrap_or(NONE));
         out.u32(self.restoring_deaths);
         out.u64(self.ledger);
+        out.bytes(&self.cgroup);
+        out.bytes(&self.cgroup_lack);
         out.0
     }
 
@@ -166,6 +167,8 @@ impl Welcome {
             restoring: Some(from.u64()?).filter(|job| *job != NONE),
             restoring_deaths: from.u32()?,
             ledger: from.u64()?,
+            cgroup: from.bytes()?,
+            cgroup_lack: from.bytes()?,
         })
     }
 }
@@ -302,6 +305,7 @@ mod tests {
                 started: Some(Started {
                     pid: 7,
                     start_time: 99,
+                    grouped: true,
                 }),
                 exec: Exec::Failed {
                     step: Step::Chdir,

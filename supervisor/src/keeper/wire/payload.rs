@@ -74,4 +74,8 @@ pub struct Welcome {
     pub restoring_deaths: u32,
     /// Generation of the ledger passed along; 0 is the empty first one.
     pub ledger: u64,
+    /// The folder in which jobs have groups of their own; empty where they have none.
+    pub cgroup: Vec<u8>,
+    /// Why they have none.
+    pub cgroup_lack: Vec<u8>,
 }
