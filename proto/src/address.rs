@@ -12,6 +12,9 @@ pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 /// The variable that marks a job's processes with its process id.
 pub const JOB_VARIABLE: &str = "OSTLER_JOB";
 
+/// The best way to find the members of jobs that a new house may use: `cgroup` (as without it), `cookie` or `links`.
+pub const RUNG_VARIABLE: &str = "OSTLER_RUNG";
+
 /// Milliseconds that replace [`crate::limits::steady()`] in a house that `OSTLER_DIR` moved: tests kill a supervisor
 /// hundreds of times a minute, which elsewhere is a reason to end the house.
 pub const STEADY_VARIABLE: &str = "OSTLER_STEADY_MS";

@@ -184,6 +184,9 @@ pub struct Output {
 pub struct Tree {
     /// How members are found: `cgroup`, `cookie`, `links`, `jobObject`.
     pub rung: String,
+    /// Why it is no better one, in `get` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rung_why: Option<String>,
     /// Members left after the end.
     pub left: u32,
     /// Members, in `get` only.

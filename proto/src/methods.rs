@@ -181,6 +181,9 @@ pub struct Info {
     pub connections: u64,
     /// How members of a tree are found.
     pub rung: String,
+    /// Why it is no better one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rung_why: Option<String>,
     /// How bytes are read: `splice`, or `read` where the former is refused.
     pub byte_path: String,
     /// What the keeper is, which an upgrade leaves as it was.

@@ -234,7 +234,7 @@ async fn furnish(
         .map(|(block, (read, write))| ScratchPair { read, write, block })
         .collect();
     let rung = rung(brought.cookie);
-    let trees = Trees::new(brought.instance, rung);
+    let trees = Trees::with_groups(brought.instance, rung, brought.groups);
     let most_jobs = most_jobs();
     let past = restore::Past::read(entries);
     let started_at = past.started_at.unwrap_or_else(|| Moment::now().wall);
@@ -542,6 +542,9 @@ async fn keeper_lost(house: &House) -> io::Result<End> {
             }
         }
         Err(_) => crate::log_line!("error", "ending everything takes too long"),
+    }
+    if !house.tools.trees.remove_groups() {
+        crate::log_line!("error", "a control group of the house is left");
     }
     clear_artifacts(&house.folders).await;
     Ok(End::House)

@@ -276,6 +276,8 @@ pub(crate) struct Status {
     pub(crate) state: State,
     pub(crate) pid: Option<u32>,
     pub(crate) start_time: u64,
+    /// How its members are found, once that is known.
+    pub(crate) rung: Option<&'static str>,
     pub(crate) resolved: Option<String>,
     pub(crate) file: Option<FileIdentity>,
     /// Members left after the end.
@@ -291,7 +293,8 @@ pub(crate) struct Status {
 pub(crate) struct Job {
     pub(crate) spec: Spec,
     pub(crate) log: Arc<Log>,
-    pub(crate) rung: &'static str,
+    /// How members are found in its house.
+    rung: &'static str,
     wanted: watch::Sender<Wanted>,
     status: watch::Sender<Status>,
     last_output: AtomicU64,
@@ -336,6 +339,7 @@ impl Job {
             state: State::Starting,
             pid: None,
             start_time: 0,
+            rung: None,
             resolved: None,
             file: None,
             left: 0,
@@ -686,7 +690,7 @@ impl Job {
             },
             output: self.output(finished),
             tree: Tree {
-                rung: self.rung.into(),
+                rung: status.rung.unwrap_or(self.rung).into(),
                 left: status.left,
                 ..Tree::default()
             },

@@ -136,6 +136,13 @@ pub fn keep(options: KeepOptions) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let rung = match tree::Rung::allowed() {
+        Ok(rung) => rung,
+        Err(fault) => {
+            let _ = writeln!(std::io::stdout(), "failed: {fault}");
+            return ExitCode::FAILURE;
+        }
+    };
     // The folders go along: the next supervisor must not look for them anew and find others.
     let words = ["ostler", "daemon", "supervise"].map(OsString::from);
     let paths = [&folders.run, &folders.state, &folders.config].map(|p| p.clone().into_os_string());
@@ -144,6 +151,7 @@ pub fn keep(options: KeepOptions) -> ExitCode {
         house_lock: folders.house_lock(),
         state_dir: folders.state,
         instance,
+        rung,
         supervise: words.into_iter().chain(paths).collect(),
         image: None,
         foreground,

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ostler::{Client, Endpoint, Mode, Options};
-use ostler_proto::address::{DIR_VARIABLE, Folders, STEADY_VARIABLE};
+use ostler_proto::address::{DIR_VARIABLE, Folders, RUNG_VARIABLE, STEADY_VARIABLE};
 use ostler_proto::methods::{Info, Nothing, OpenSession, SupervisorInfo};
 use tempfile::TempDir;
 
@@ -176,6 +176,7 @@ impl House {
             .env("HOME", self.base.path().join("f"))
             .env(DIR_VARIABLE, self.dir())
             .env(STEADY_VARIABLE, "1")
+            .envs(std::env::var_os(RUNG_VARIABLE).map(|rung| (RUNG_VARIABLE, rung)))
             .current_dir(self.base.path().join("f"));
         command
     }
@@ -424,6 +425,8 @@ impl House {
         let left = self.marks.living();
         let lines: Vec<String> = left.iter().map(|pid| describe(*pid)).collect();
         assert!(left.is_empty(), "processes are left:\n{}", lines.join("\n"));
+        let groups = crate::groups::named(&self.marks.group());
+        assert!(groups.is_empty(), "control groups are left: {groups:?}");
         let socket = self.folders.socket();
         assert!(!socket.exists(), "{} is left", socket.display());
         let artifacts = files_below(&self.folders.artifacts());

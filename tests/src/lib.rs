@@ -17,6 +17,7 @@ pub mod binaries;
 pub mod chance;
 pub mod cli;
 pub mod desk;
+pub mod groups;
 pub mod house;
 pub mod mount;
 pub mod pattern;

@@ -207,6 +207,11 @@ impl Marks {
         }
     }
 
+    /// The name of its folder among the control groups.
+    pub fn group(&self) -> String {
+        format!("ostler-{:08x}", self.instance)
+    }
+
     /// Living processes with the cookie of the house, or with its folder in the environment they began with.
     pub fn living(&self) -> Vec<u32> {
         let own = std::process::id();

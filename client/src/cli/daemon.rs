@@ -251,7 +251,10 @@ fn running(args: &Status, info: &Info) -> Result<(), Failure> {
         ("sessions", info.sessions.to_string()),
         ("jobs", info.jobs.to_string()),
         ("clients", info.connections.to_string()),
-        ("members", format!("found by {}", info.rung)),
+        (
+            "members",
+            words::found_by(&info.rung, info.rung_why.as_deref()),
+        ),
         ("bytes", format!("by {}", info.byte_path)),
     ];
     if info.keeper != this && info.keeper != Build::default() {

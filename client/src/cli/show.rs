@@ -136,7 +136,7 @@ fn tree(row: &Row) -> String {
     if let Some(rss) = tree.rss_bytes {
         parts.push(format!("memory {}", words::size(rss)));
     }
-    parts.push(format!("found by {}", tree.rung));
+    parts.push(words::found_by(&tree.rung, tree.rung_why.as_deref()));
     parts.join(", ")
 }
 

@@ -108,6 +108,14 @@ pub(crate) fn processes(n: u32) -> String {
     }
 }
 
+/// Returns `found by cgroup`, `found by cookie (cgroup: not delegated)`.
+pub(crate) fn found_by(rung: &str, why: Option<&str>) -> String {
+    match why {
+        Some(why) => format!("found by {rung} ({why})"),
+        None => format!("found by {rung}"),
+    }
+}
+
 /// Returns `1 byte`, `81,920 bytes`.
 pub(crate) fn bytes(n: u64) -> String {
     match n {

@@ -8,6 +8,7 @@
 use super::cookie;
 use super::kernel::{self, check};
 use super::wire::{ForkRequest, Limit, Stdin, Step};
+use crate::tree::cgroup::{Cgroups, Removed};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -31,6 +32,21 @@ pub(super) struct Defaults {
     pub(super) rung: cookie::Rung,
     /// The text for `/proc/self/oom_score_adj`.
     pub(super) oom: Vec<u8>,
+    /// Where jobs have groups of their own, or why they have none.
+    pub(super) groups: Result<Cgroups, String>,
+}
+
+impl Defaults {
+    /// Makes the group of a job. Without it the job stands a rung lower, which is no reason not to run.
+    fn make_leaf(&self, job: u64) -> Option<OwnedFd> {
+        self.groups.as_ref().ok()?.make_leaf(job).ok()
+    }
+
+    /// Removes the group of a job. True: somebody lives in it.
+    pub(super) fn remove_leaf(&self, job: u64) -> bool {
+        let groups = self.groups.as_ref();
+        groups.is_ok_and(|groups| groups.leaf(job).remove() == Removed::Populated)
+    }
 }
 
 /// A start that came to nothing; nothing is left of it.
@@ -50,6 +66,8 @@ pub(super) struct Born {
     pub(super) err: Option<OwnedFd>,
     pub(super) input: Option<OwnedFd>,
     pub(super) clamped: bool,
+    /// It is in a group of its own.
+    pub(super) grouped: bool,
 }
 
 fn refuse(step: Step) -> impl Fn(io::Error) -> Refusal {
@@ -66,32 +84,45 @@ pub(super) fn fork(
     passed: Option<OwnedFd>,
     defaults: &Defaults,
 ) -> Result<Born, Refusal> {
+    let born = try_fork(request, job, passed, defaults);
+    if !born.as_ref().is_ok_and(|born| born.grouped) {
+        defaults.remove_leaf(job);
+    }
+    born
+}
+
+fn try_fork(
+    request: &ForkRequest,
+    job: u64,
+    passed: Option<OwnedFd>,
+    defaults: &Defaults,
+) -> Result<Born, Refusal> {
     let plan = Plan::new(request, job, defaults).ok_or(Refusal {
         step: Step::Request,
         errno: libc::EINVAL,
     })?;
     let (ours, theirs) = ends(request, passed).map_err(refuse(Step::Pipes))?;
     let (status, child_status) = status_pipe().map_err(refuse(Step::Pipes))?;
-    let child = Child {
+    let leaf = defaults.make_leaf(job);
+    let mut child = Child {
         plan: &plan,
+        enter: None,
         input: theirs.input.as_ref().map(AsRawFd::as_raw_fd),
         out: theirs.out.as_raw_fd(),
         err: theirs.err.as_ref().map(AsRawFd::as_raw_fd),
         terminal: request.pty.is_some(),
         status: child_status.as_raw_fd(),
     };
-    // SAFETY: the keeper has one thread, and `Child::run` never returns.
-    let made = unsafe { kernel::clone(libc::CLONE_FILES) }.map_err(refuse(Step::Clone))?;
-    let Some((pid, pidfd)) = made else {
+    let Some((pid, pidfd)) = child.born(leaf.as_ref()).map_err(refuse(Step::Clone))? else {
         child.run()
     };
-    if !unshared(pid, &status, &pidfd) {
+    let Some(said) = unshared(pid, &status, &pidfd) else {
         bury(&pidfd);
         return Err(Refusal {
             step: Step::Unshare,
             errno: libc::ETIMEDOUT,
         });
-    }
+    };
     Ok(Born {
         pid,
         pidfd: kernel::lift_or_keep(pidfd),
@@ -100,26 +131,32 @@ pub(super) fn fork(
         err: ours.err,
         input: ours.input,
         clamped: plan.clamped,
+        grouped: leaf.is_some() && said != OUTSIDE,
     })
 }
 
+/// What the child says when its descriptors are its own: whether it is where it was to be born.
+const INSIDE: u8 = b'u';
+const OUTSIDE: u8 = b'o';
+
 /// Waits for the child's byte. The keeper holds the writing end, too, until the tables
 /// are apart, so a child that dies before its byte shows on the pidfd alone.
-fn unshared(pid: i32, status: &OwnedFd, pidfd: &OwnedFd) -> bool {
+fn unshared(pid: i32, status: &OwnedFd, pidfd: &OwnedFd) -> Option<u8> {
     for _ in 0..UNSHARE_PATIENCE {
         match kernel::readable([status.as_fd(), pidfd.as_fd()], UNSHARE_WAIT) {
             Ok([true, _]) => return read_byte(status),
             Ok([false, false]) if runnable(pid) => {}
-            _ => return false,
+            _ => return None,
         }
     }
-    false
+    None
 }
 
-fn read_byte(status: &OwnedFd) -> bool {
+fn read_byte(status: &OwnedFd) -> Option<u8> {
     let mut byte = 0u8;
     // SAFETY: room for one byte. The pipe does not block.
-    unsafe { libc::read(status.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 }
+    let got = unsafe { libc::read(status.as_raw_fd(), (&raw mut byte).cast(), 1) };
+    (got == 1).then_some(byte)
 }
 
 /// Whether a process waits for nothing but a processor. A stopped one could hold us for
@@ -328,6 +365,8 @@ fn limits(request: &ForkRequest, remembered: &[Limit]) -> (Vec<(u32, libc::rlimi
 /// the descriptor table, so until that is its own it must not open or close anything.
 struct Child<'a> {
     plan: &'a Plan<'a>,
+    /// The group to enter, where the kernel does not let a child be born in one.
+    enter: Option<RawFd>,
     input: Option<RawFd>,
     out: RawFd,
     err: Option<RawFd>,
@@ -336,12 +375,26 @@ struct Child<'a> {
 }
 
 impl Child<'_> {
+    /// Makes the process, in its group at once where that is possible. In the child the answer is `None`.
+    fn born(&mut self, leaf: Option<&OwnedFd>) -> io::Result<Option<(i32, OwnedFd)>> {
+        if let Some(leaf) = leaf {
+            // SAFETY: the keeper has one thread, and the child goes on with `Child::run`, which never returns.
+            if let Ok(made) = unsafe { kernel::clone_into(libc::CLONE_FILES, leaf.as_fd()) } {
+                return Ok(made);
+            }
+            // Refused by a filter of system calls, say. What is lacking to make a process shows in the next call.
+            self.enter = Some(leaf.as_raw_fd());
+        }
+        // SAFETY: as above.
+        unsafe { kernel::clone(libc::CLONE_FILES) }
+    }
+
     fn run(&self) -> ! {
         let unshare = libc::CLOSE_RANGE_UNSHARE;
         if kernel::close_from(kernel::HIGH as u32, unshare).is_err() {
             leave();
         }
-        self.write(b"u");
+        self.write(&[if self.entered() { INSIDE } else { OUTSIDE }]);
         // SAFETY: plain call. It fails for a session leader, which we then are already.
         unsafe { libc::setsid() };
         if self.terminal {
@@ -360,6 +413,24 @@ impl Child<'_> {
         let entered = unsafe { libc::chdir(self.plan.cwd.as_ptr()) };
         self.must(Step::Chdir, entered.into());
         self.exec()
+    }
+
+    /// Enters the group if it is still to be entered. The descriptors are our own by now.
+    fn entered(&self) -> bool {
+        let Some(leaf) = self.enter else {
+            return true;
+        };
+        let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+        // SAFETY: a valid C string and readable bytes; the descriptor is ours alone.
+        unsafe {
+            let list = libc::openat(leaf, c"cgroup.procs".as_ptr(), flags);
+            if list < 0 {
+                return false;
+            }
+            let entered = libc::write(list, c"0".as_ptr().cast(), 1) == 1;
+            libc::close(list);
+            entered
+        }
     }
 
     fn write(&self, bytes: &[u8]) {

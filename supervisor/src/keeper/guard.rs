@@ -6,6 +6,7 @@
 
 use super::kernel::{self, Whom};
 use super::turn::{Finish, Keeper, next_signal};
+use crate::tree::cgroup::Removed;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -16,11 +17,15 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long nothing may change before what is left counts as not to be ended.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long the kernel may keep a group in which nobody lives.
+const LETTING_GO: Duration = Duration::from_secs(1);
+
 impl Keeper {
     /// Ends every descendant and the house.
     pub(super) fn guard(mut self, finish: &Finish) -> ExitCode {
         self.house.vanish();
         let left = self.end_all();
+        self.remove_groups();
         let mut reason = finish.reason.clone();
         if !left.is_empty() {
             let text = format!("cannot be ended: {left:?}");
@@ -44,8 +49,28 @@ impl Keeper {
         ExitCode::FAILURE
     }
 
+    /// Removes what the jobs stood in.
+    fn remove_groups(&self) {
+        let Ok(groups) = &self.house.defaults.groups else {
+            return;
+        };
+        let begun = Instant::now();
+        loop {
+            groups.clear();
+            // The kernel may need a moment to let go of who has died.
+            if groups.whole().remove() != Removed::Kept || begun.elapsed() > LETTING_GO {
+                return;
+            }
+            let _ = kernel::readable([self.signals.as_fd()], PAUSE);
+        }
+    }
+
     /// Kills and reaps until no child is left; returns those that stay.
     fn end_all(&mut self) -> BTreeSet<i32> {
+        if let Ok(groups) = &self.house.defaults.groups {
+            // All at once, and also who came in from elsewhere. What it does not reach is met below.
+            let _ = groups.whole().kill();
+        }
         let mut before = BTreeSet::new();
         let mut changed = Instant::now();
         loop {

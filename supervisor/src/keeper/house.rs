@@ -12,6 +12,9 @@ use super::former::{self, Former};
 use super::turn::Keeper;
 use super::wire::Limit;
 use crate::log::{Arena, BLOCKS};
+use crate::tree::Rung;
+use crate::tree::cgroup::{self, Cgroups};
+use ostler_proto::address::RUNG_VARIABLE;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -20,6 +23,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Longest path that fits a socket address, its closing zero left out.
 const LONGEST_SOCKET: usize = 107;
@@ -38,6 +42,8 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// The house's number in cookies, 30 bits.
     pub instance: u32,
+    /// The best way to find members that may be used.
+    pub rung: Rung,
     /// The supervisor's arguments, its own name first.
     pub supervise: Vec<OsString>,
     /// The supervisor's program; `None` is our own image.
@@ -255,7 +261,11 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
     let image = open_image(&options).map_err(failed("the supervisor's image cannot be opened"))?;
     // SAFETY: plain call. Without it escaped grandchildren go to init; it cannot fail here.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-    let rung = cookie::claim(options.instance);
+    let rung = match options.rung {
+        Rung::Links => cookie::Rung::None,
+        Rung::Cgroup | Rung::Cookie => cookie::claim(options.instance),
+    };
+    let groups = groups(&options, lock);
     let (arena, headers, slots) = memory().map_err(no_memory)?;
     let defaults = Defaults {
         umask,
@@ -263,6 +273,7 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         instance: options.instance,
         rung,
         oom: oom(),
+        groups,
     };
     let house = House {
         bound: bind(&options.socket)?,
@@ -283,6 +294,34 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         .describe("")
         .map_err(failed("house.lock cannot be written"))?;
     Keeper::new(house, signals, Brain::default()).map_err(failed("events cannot be watched"))
+}
+
+/// How long what a dead house left elsewhere may take to die; what takes longer is found by its cookie.
+const FORMER_PATIENCE: Duration = Duration::from_millis(500);
+
+/// The groups of this house, or why it has none. What a dead house of this instance left in another place goes: the
+/// supervisor clears what stands in ours.
+fn groups(options: &Options, lock: &File) -> Result<Cgroups, String> {
+    let groups = match options.rung {
+        Rung::Cgroup => Cgroups::find(options.instance).and_then(|found| {
+            found.make()?;
+            Ok(found)
+        }),
+        Rung::Cookie | Rung::Links => Err(format!("not wanted ({RUNG_VARIABLE})")),
+    };
+    let former = former_groups(options.instance, lock);
+    if let Some(former) = former.filter(|former| groups.as_ref() != Ok(former)) {
+        cgroup::clear_former(&former, FORMER_PATIENCE);
+    }
+    groups
+}
+
+/// Where the last house that held this lock had its groups.
+fn former_groups(instance: u32, lock: &File) -> Option<Cgroups> {
+    let mut text = vec![0; 4096];
+    let length = lock.read_at(&mut text, 0).ok()?;
+    let line: serde_json::Value = serde_json::from_slice(&text[..length]).ok()?;
+    Cgroups::at(Path::new(line["cgroup"].as_str()?), instance)
 }
 
 /// The same open file, up where long-lived descriptors are.
@@ -486,6 +525,7 @@ impl House {
             "instance": self.options.instance,
             "version": env!("CARGO_PKG_VERSION"),
             "socket": self.options.socket.to_string_lossy(),
+            "cgroup": self.defaults.groups.as_ref().ok().map(|g| g.folder().to_string_lossy()),
             "reason": (!reason.is_empty()).then_some(reason),
         });
         let line = format!("{line}\n");

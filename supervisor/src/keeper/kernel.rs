@@ -304,6 +304,50 @@ pub(crate) unsafe fn clone(flags: libc::c_int) -> io::Result<Option<(i32, OwnedF
     Ok(Some((pid as i32, unsafe { OwnedFd::from_raw_fd(pidfd) })))
 }
 
+/// As [`clone`], with the child born in a group: it never stood in another one.
+///
+/// # Safety
+/// As of [`clone`].
+pub(crate) unsafe fn clone_into(
+    flags: libc::c_int,
+    group: BorrowedFd<'_>,
+) -> io::Result<Option<(i32, OwnedFd)>> {
+    /// `CLONE_INTO_CGROUP`; the crate `libc` has it as a number too small for it.
+    const INTO_GROUP: u64 = 1 << 33;
+    /// The kernel's `struct clone_args`, second version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Arguments {
+        flags: u64,
+        pidfd: u64,
+        child_tid: u64,
+        parent_tid: u64,
+        exit_signal: u64,
+        stack: u64,
+        stack_size: u64,
+        tls: u64,
+        set_tid: u64,
+        set_tid_size: u64,
+        group: u64,
+    }
+    let mut pidfd: RawFd = -1;
+    let arguments = Arguments {
+        flags: flags as u64 | libc::CLONE_PIDFD as u64 | INTO_GROUP,
+        pidfd: (&raw mut pidfd) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        group: group.as_raw_fd() as u64,
+        ..Arguments::default()
+    };
+    let size = size_of::<Arguments>();
+    // SAFETY: the arguments outlive the call; no new stack, no thread storage.
+    let pid = check(unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size) })?;
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the kernel has put a descriptor for us there.
+    Ok(Some((pid as i32, unsafe { OwnedFd::from_raw_fd(pidfd) })))
+}
+
 /// An epoll set whose entries carry a 64-bit token.
 pub(crate) struct Epoll(OwnedFd);
 

@@ -141,6 +141,7 @@ impl Keeper {
         entry.row.told.facts.started = Some(Started {
             pid: born.pid,
             start_time: start_time(born.pid).unwrap_or(0),
+            grouped: born.grouped,
         });
         entry.row.clamped = born.clamped;
         // Both are new and ours; only a lack of memory could refuse them, and the sweep of
@@ -225,6 +226,7 @@ impl Keeper {
             return self.refuse(frame, wire::ERROR_TOO_EARLY, "the leader is not reaped");
         }
         self.store.forget(frame.job);
+        self.house.defaults.remove_leaf(frame.job);
     }
 
     fn new_ledger(&mut self, message: Message) {

@@ -157,6 +157,7 @@ mod tests {
             started: Some(Started {
                 pid: 7,
                 start_time: 99,
+                grouped: true,
             }),
             exec: Exec::Failed {
                 step: Step::Chdir,

@@ -14,6 +14,9 @@ use super::wire::{Ended, Exec, NONE, Op, Reaped, Step};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+/// Readings of the list of children until one finds nobody to bury.
+const READINGS: usize = 4;
+
 /// Strays buried in one go; a fork loop must not keep us from our orders.
 const AT_ONCE: usize = 1024;
 
@@ -175,16 +178,59 @@ impl Keeper {
             self.look_again(job);
         }
         let ends = std::mem::take(&mut self.ends);
-        if ends.is_empty() && self.bury_first() {
-            return;
+        if ends.is_empty() && !self.bury_first() {
+            self.bury_listed();
         }
-        let living = self.bury_listed(!ends.is_empty());
-        for job in ends {
-            let strays = living.as_ref().map_or(NONE, |owners| count(owners, job));
+        if !ends.is_empty() || !self.touched.is_empty() {
+            self.count(ends);
+        }
+    }
+
+    /// Tells of the leaders that ended, and who is left of every ended job in which somebody has died since.
+    ///
+    /// Exact: whoever lives in a tree stands below a child of ours, and nobody else buries. What a child forked with
+    /// its last breath came up behind it in the list, so a reading that found nobody to bury has seen everybody.
+    fn count(&mut self, ends: Vec<u64>) {
+        let mut owners = None;
+        let mut still = false;
+        for _ in 0..READINGS {
+            let Some((living, buried)) = self.bury_listed() else {
+                break;
+            };
+            owners = Some(living);
+            still = !buried;
+            if still {
+                break;
+            }
+        }
+        let touched = std::mem::take(&mut self.touched);
+        for job in touched.into_iter().chain(ends.iter().copied()) {
+            let strays = self.strays(job, owners.as_deref());
             if let Some(ended) = self.ended(job) {
                 ended.strays = strays;
-                self.store.mark(job, Op::Ended);
+                self.store.mark(job, Op::MemberEnded);
             }
+            // Somebody dies and is followed all the time: this was too many rather than too few.
+            if owners.is_some() && !still && strays != 0 {
+                self.touched.insert(job);
+                self.children_changed = true;
+            }
+        }
+        for job in ends {
+            self.store.mark(job, Op::Ended);
+        }
+    }
+
+    /// Who is left of a job besides its leader.
+    fn strays(&self, job: u64, owners: Option<&[Owner]>) -> u64 {
+        let known = owners.map_or(NONE, |owners| count(owners, job));
+        if !matches!(known, 0 | NONE) {
+            return known;
+        }
+        // Also who lost his cookie; and where nobody is left, the group goes.
+        match self.house.defaults.remove_leaf(job) {
+            true => 1,
+            false => known,
         }
     }
 
@@ -220,25 +266,22 @@ impl Keeper {
         true
     }
 
-    /// Buries all ended strays by the list of children. With `count` it returns whose
-    /// all of them are.
-    fn bury_listed(&mut self, count: bool) -> Option<Vec<Owner>> {
+    /// Buries all ended strays by the list of children. Returns whose all of them are, and whether one was buried.
+    fn bury_listed(&mut self) -> Option<(Vec<Owner>, bool)> {
         let children = self.house.children()?;
         let mut owners = Vec::new();
+        let mut buried = false;
         for pid in children {
             if self.kept(pid) {
                 continue;
             }
-            // An ended one counts as well: what it forked with its last breath came up behind the list that is
-            // being read. Nobody else buries, so whoever was there when the reading began is seen.
-            if count {
-                owners.push(self.owner(pid));
-            }
+            owners.push(self.owner(pid));
             if let Ok(Some(_)) = kernel::wait(Whom::Pid(pid), true) {
                 self.bury(pid);
+                buried = true;
             }
         }
-        Some(owners)
+        Some((owners, buried))
     }
 
     /// Leaders and the supervisor are reaped in their own time.
@@ -265,6 +308,9 @@ impl Keeper {
     fn member_ended(&mut self, job: u64) {
         if let Some(entry) = self.store.get(job) {
             entry.row.told.facts.members_ended += 1;
+            if entry.row.told.facts.ended.is_some() {
+                self.touched.insert(job);
+            }
             self.store.mark(job, Op::MemberEnded);
         }
     }
@@ -284,9 +330,13 @@ impl Keeper {
     }
 }
 
+/// How many of them are the job's; nothing is sure where that is none and one may be anybody's.
 fn count(owners: &[Owner], job: u64) -> u64 {
-    let may_be = |owner: &&Owner| matches!(owner, Owner::Unknown) || **owner == Owner::Job(job);
-    owners.iter().filter(may_be).count() as u64
+    let own = owners.iter().filter(|owner| **owner == Owner::Job(job));
+    match own.count() as u64 {
+        0 if owners.contains(&Owner::Unknown) => NONE,
+        own => own,
+    }
 }
 
 fn reaped(seen: Seen, usage: &libc::rusage) -> Reaped {

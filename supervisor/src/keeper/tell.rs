@@ -11,6 +11,7 @@ use super::wire::{self, Frame, NONE, Op};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 /// Most waiting messages about no job; above it, answers to nonsense are dropped.
@@ -181,6 +182,10 @@ impl Keeper {
             instance,
             house.slots,
         ];
+        let (folder, lack) = match &house.defaults.groups {
+            Ok(groups) => (groups.folder().as_os_str().as_bytes().to_vec(), Vec::new()),
+            Err(lack) => (Vec::new(), lack.clone().into_bytes()),
+        };
         let welcome = wire::Welcome {
             oldest: wire::OLDEST.into(),
             newest: wire::VERSION.into(),
@@ -192,6 +197,8 @@ impl Keeper {
             ledger: house.generation,
             id: house.options.build.clone().into(),
             taken_back: brain.taken_back.clone().into(),
+            cgroup: folder,
+            cgroup_lack: lack,
         };
         let mut files = vec![
             house.bound.listener.as_fd(),
@@ -235,7 +242,7 @@ impl Keeper {
                 Some(known) => known,
                 None => return Ok(()),
             },
-            Op::MemberEnded if facts.members_ended > 0 => (op, [facts.members_ended, 0, 0, 0, 0]),
+            Op::MemberEnded if facts.members_ended > 0 => (op, wire::members_args(facts)),
             Op::Ended => match facts.ended {
                 Some(ended) => (op, wire::ended_args(ended)),
                 None => return Ok(()),
@@ -256,8 +263,7 @@ impl Keeper {
         let Some(started) = entry.row.told.facts.started else {
             return Ok(());
         };
-        let slot = entry.row.told.slot.into();
-        let args = [started.pid as u64, started.start_time, slot, 0, 0];
+        let args = wire::started_args(started, entry.row.told.slot);
         let mut frame = Frame::new(Op::Started, job, args);
         let files: Vec<_> = entry
             .held

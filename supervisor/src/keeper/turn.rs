@@ -9,6 +9,7 @@ use super::kernel::{self, Epoll};
 use super::store::Store;
 use super::tell::Telling;
 use super::wire::Inbox;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -71,6 +72,8 @@ pub(super) struct Keeper {
     pub(super) inbox: Inbox,
     /// Leaders that ended in this turn and are to be told of with their strays.
     pub(super) ends: Vec<u64>,
+    /// Ended jobs of which a member was buried since it was told who is left.
+    pub(super) touched: BTreeSet<u64>,
     /// A child has changed since the strays were looked at.
     pub(super) children_changed: bool,
     pub(super) finish: Option<Finish>,
@@ -89,6 +92,7 @@ impl Keeper {
             telling: Telling::default(),
             inbox: Inbox::default(),
             ends: Vec::new(),
+            touched: BTreeSet::new(),
             children_changed: false,
             finish: None,
         })

@@ -23,7 +23,7 @@ use crate::{
     clock::{self, Moment},
     feed::Into,
     job::{Cause, Finished, Job, Level, Stopped, Wanted, Who},
-    keeper::wire::{Ended, Exec, Facts, Step},
+    keeper::wire::{Ended, Exec, Facts, NONE, Step},
     ledger::{Entry, Ledger},
     process::link::{JobFds, Keeper, Which},
     pump::{self, Pumps},
@@ -306,7 +306,9 @@ impl Living {
         let facts = self.facts.borrow_and_update().clone();
         if let (Some(started), false) = (facts.started, self.told.started) {
             self.told.started = true;
+            let rung = self.tools.trees.rung_of(started.grouped);
             self.job.publish(|s| {
+                s.rung = Some(rung);
                 s.pid = Some(started.pid as u32);
                 s.start_time = started.start_time;
             });
@@ -316,25 +318,24 @@ impl Living {
             self.told.exec = true;
             self.hear_exec(facts.exec);
         }
-        if let Some(ended) = facts
-            .ended
-            .filter(|e| !e.withheld && self.told.ended.is_none())
-        {
-            self.told.ended = Some(ended);
+        // A tree can become empty only at such a moment, because every orphan comes to the keeper.
+        let mut moment = facts.members_ended != self.told.members_ended;
+        self.told.members_ended = facts.members_ended;
+        let Some(ended) = facts.ended.filter(|e| !e.withheld) else {
+            return;
+        };
+        if self.told.ended.replace(ended).is_none() {
             self.pending.push_back(Event::MainEnded);
-            if ended.strays == 0 {
-                self.pending.push_back(Event::TreeEmpty);
-            } else {
-                self.first_count = true;
-                self.count();
-            }
+            self.first_count = ended.strays != 0;
+            moment = true;
         }
-        if facts.members_ended != self.told.members_ended {
-            self.told.members_ended = facts.members_ended;
-            // A tree can become empty only at such a moment, because every orphan comes to the keeper.
-            if self.told.ended.is_some() && !self.life.tree_empty {
-                self.count();
-            }
+        if !moment || self.life.tree_empty {
+            return;
+        }
+        if ended.strays == 0 {
+            self.pending.push_back(Event::TreeEmpty);
+        } else {
+            self.count();
         }
     }
 
@@ -509,17 +510,23 @@ impl Living {
             Work::Counted(Some(n)) => {
                 self.counting = false;
                 self.first_count = false;
-                self.left = n;
+                // Whoever renews himself all the time may be missed by every look; the keeper does not miss him.
+                let sure = self
+                    .told
+                    .ended
+                    .is_some_and(|e| !matches!(e.strays, 0 | NONE));
+                self.left = n.max(u32::from(sure));
                 // A count during which something ended may have missed what that one forked at last.
                 if std::mem::take(&mut self.count_again) {
                     self.count_later();
-                } else if n == 0 {
+                } else if self.left == 0 {
                     self.pending.push_back(Event::TreeEmpty);
                 } else {
                     self.pause = Duration::ZERO;
                 }
                 if self.job.status().finished.is_some() {
-                    self.job.publish(|s| s.left = n);
+                    let left = self.left;
+                    self.job.publish(|s| s.left = left);
                 }
             }
         }

@@ -83,15 +83,20 @@ impl Serve for JobGet {
                     .flatten(),
                 process_id: job.spec.process_id.clone(),
             };
-            let pids = caller.house().tools.trees.members(mark).await;
+            let trees = &caller.house().tools.trees;
+            let grouped = trees.figures(job.spec.number);
+            let pids = trees.members(mark).await;
             let looked = tokio::task::spawn_blocking(move || {
                 let ports = listeners(&pids).into_iter().map(|l| l.port).collect();
                 (stats::usage(&pids), ports, pids)
             });
             if let Ok((used, ports, pids)) = looked.await {
                 let tree = &mut result.row.tree;
-                tree.cpu_ms = Some(used.cpu_ms);
-                tree.rss_bytes = Some(used.rss_bytes);
+                // The group counts those as well who are gone.
+                tree.cpu_ms = Some(grouped.map_or(used.cpu_ms, |g| g.cpu_ms.max(used.cpu_ms)));
+                let memory = grouped.and_then(|g| g.memory);
+                tree.rss_bytes = Some(memory.unwrap_or(used.rss_bytes));
+                tree.rung_why = trees.lack().map(|lack| format!("cgroup: {lack}"));
                 tree.ports = Some(ports);
                 tree.pids = Some(pids);
             }

@@ -59,6 +59,11 @@ impl Serve for SupervisorInfo {
             jobs,
             connections: load.connections,
             rung: house.tools.trees.rung().into(),
+            rung_why: house
+                .tools
+                .trees
+                .lack()
+                .map(|lack| format!("cgroup: {lack}")),
             byte_path: house.byte_path.into(),
             keeper: house.keeper_build.clone(),
             taken_back: house.taken_back.clone(),

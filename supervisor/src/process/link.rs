@@ -7,9 +7,13 @@
 
 use crate::keeper::cookie::Rung;
 use crate::keeper::wire::{self, Facts, ForkRequest, Frame, Inbox, JobRow, Limit, Message, Op};
+use crate::tree::cgroup::Cgroups;
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -42,6 +46,8 @@ pub struct House {
     pub why: Why,
     /// What jobs can carry as a mark.
     pub cookie: Rung,
+    /// Where jobs have groups of their own, or why they have none.
+    pub groups: Result<Cgroups, String>,
     /// The house's number in cookies.
     pub instance: u32,
     /// Version of the keeper's build.
@@ -487,6 +493,7 @@ impl House {
             return None;
         }
         let mut files = message.files.into_iter();
+        let instance = args[3] as u32;
         Some(Self {
             listener: files.next()?,
             lock: files.next()?,
@@ -507,7 +514,8 @@ impl House {
                 2 => Rung::Soft,
                 _ => Rung::None,
             },
-            instance: args[3] as u32,
+            groups: groups(&welcome, instance),
+            instance,
             build: text(&welcome.build),
             wire: (welcome.oldest, welcome.newest),
             umask: welcome.umask,
@@ -521,6 +529,14 @@ impl House {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn groups(welcome: &wire::Welcome, instance: u32) -> Result<Cgroups, String> {
+    if welcome.cgroup.is_empty() {
+        return Err(text(&welcome.cgroup_lack));
+    }
+    let folder = Path::new(OsStr::from_bytes(&welcome.cgroup));
+    Cgroups::at(folder, instance).ok_or_else(|| format!("{} is gone", folder.display()))
 }
 
 fn pairs(mut files: impl Iterator<Item = OwnedFd>) -> Option<Vec<(OwnedFd, OwnedFd)>> {

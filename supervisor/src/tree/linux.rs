@@ -4,6 +4,7 @@
 //! is being looked at, because an ordinary user has 1,024 of them and a job may have more members. It never
 //! signals anything by number, and never touches process 0, 1, itself or its parent.
 
+pub mod cgroup;
 mod facts;
 mod frontier;
 mod group;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, process};
 
 use super::{Found, Proof, Rung, Target, cookie};
+use cgroup::{Cgroups, Leaf};
 pub(super) use facts::state;
 pub use facts::{cookie_of, describe, program, start_time};
 pub(super) use group::Group;
@@ -66,7 +68,8 @@ pub fn house_is_alive(instance: u32, except: &[u32]) -> io::Result<Option<u32>> 
             continue;
         }
         let proof = Proof::Cookie(cookie::HOUSE_JOB);
-        if let Opened::Live(_) = Process::open(pid, proof, instance)? {
+        let is_house = || job_of(pid, instance) == Some(cookie::HOUSE_JOB);
+        if let Opened::Live(_) = Process::open(pid, proof, is_house)? {
             return Ok(Some(pid));
         }
     }
@@ -94,14 +97,16 @@ pub(super) fn pids() -> io::Result<impl Iterator<Item = u32>> {
 pub(super) struct Scanner {
     instance: u32,
     rung: Rung,
+    cgroups: Option<Cgroups>,
     remembered: links::Memory,
 }
 
 impl Scanner {
-    pub(super) fn new(instance: u32, rung: Rung) -> Self {
+    pub(super) fn new(instance: u32, rung: Rung, cgroups: Option<Cgroups>) -> Self {
         Self {
             instance,
             rung,
+            cgroups,
             remembered: links::Memory::default(),
         }
     }
@@ -120,7 +125,7 @@ impl Scanner {
         visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<()> {
         match self.rung {
-            Rung::Cookie => self.scan_cookies(targets, chase, visit),
+            Rung::Cgroup | Rung::Cookie => self.scan_cookies(targets, chase, visit),
             Rung::Links => self.scan_links(targets, visit),
         }
     }
@@ -130,7 +135,17 @@ impl Scanner {
     /// # Errors
     /// No descriptor is left.
     pub(super) fn reopen(&self, pid: u32, proof: Proof) -> io::Result<Opened> {
-        Process::open(pid, proof, self.instance)
+        Process::open(pid, proof, || match proof {
+            Proof::Cookie(job) => job_of(pid, self.instance) == Some(job),
+            Proof::Start(start) => facts::start_time(pid) == Some(start),
+            Proof::Group(job) => self.leaf(job).is_some_and(|l| l.members().contains(&pid)),
+        })
+    }
+
+    /// The group of a job, or of the whole house; nothing on the lower rungs.
+    pub(super) fn leaf(&self, job: Option<u64>) -> Option<Leaf> {
+        let cgroups = self.cgroups.as_ref()?;
+        Some(job.map_or_else(|| cgroups.whole(), |job| cgroups.leaf(job)))
     }
 
     fn scan_cookies(

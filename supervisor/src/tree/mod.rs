@@ -8,6 +8,8 @@
     expect(dead_code, reason = "nothing is found yet, so nobody is recognised")
 )]
 
+use ostler_proto::address::RUNG_VARIABLE;
+
 pub mod cookie;
 mod ports;
 mod sweep;
@@ -23,14 +25,16 @@ mod unsupported;
 use unsupported as platform;
 
 pub use platform::{
-    cookie_of, describe, house_is_alive, instance_here, job_of, program, start_time,
+    cgroup, cookie_of, describe, house_is_alive, instance_here, job_of, program, start_time,
 };
 pub use ports::{holder, is_listening, listeners};
 pub use sweep::{Killed, Trees};
 
-/// How members are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How members are found. A higher rung is the lesser one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rung {
+    /// By the group that the kernel keeps for each job, and by the cookie of who moved out of it.
+    Cgroup,
     /// By the inherited cookie: whatever a descendant did, unless it lowered its own limits.
     Cookie,
     /// By parents, session, group and environment marker: an orphan that changed all of them is lost.
@@ -41,9 +45,26 @@ impl Rung {
     /// Returns the word that rows use.
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Cgroup => "cgroup",
             Self::Cookie => "cookie",
             Self::Links => "links",
         }
+    }
+
+    /// The highest rung that a house started by this process may use, see [`RUNG_VARIABLE`].
+    ///
+    /// # Errors
+    /// The variable says something else, in words for people.
+    pub fn allowed() -> Result<Self, String> {
+        let Some(given) = std::env::var_os(RUNG_VARIABLE).filter(|given| !given.is_empty()) else {
+            return Ok(Self::Cgroup);
+        };
+        let all = [Self::Cgroup, Self::Cookie, Self::Links];
+        let found = all.into_iter().find(|rung| given == rung.word());
+        found.ok_or_else(|| {
+            let given = given.display();
+            format!("{RUNG_VARIABLE} is `{given}`: it may be cgroup, cookie or links")
+        })
     }
 }
 
@@ -79,6 +100,16 @@ enum Target {
     House { keep: Vec<u32> },
 }
 
+impl Target {
+    /// The job, if it is one.
+    fn job(&self) -> Option<u64> {
+        match self {
+            Self::Job(mark) => Some(mark.job),
+            Self::House { .. } => None,
+        }
+    }
+}
+
 /// By what a member was recognised, so that it can be recognised again before it is signalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
@@ -86,6 +117,8 @@ enum Proof {
     Cookie(u64),
     /// It has this kernel start time.
     Start(u64),
+    /// It stands in the group of this job; of the whole house without one.
+    Group(Option<u64>),
 }
 
 /// What a scan tells of a candidate.

@@ -16,6 +16,9 @@
 //! cores beside two to four busy loops: 4 to 13 looks, mostly under 0.1 s, the worst 1.0 s. Any one of the three may be
 //! missing; without the second and third, single looks took ten seconds, since the corpses filled the table.
 //!
+//! Where a job has a group of its own (see `cgroup`), all of it is ended by one write before anybody is looked for, and
+//! the looks are for those who had moved out of it.
+//!
 //! What remains: on the links rung, and where `/proc` does not tell the newest number, chains outside the
 //! leader's group are met by passes alone; before Linux 6.9 the group cannot be signalled as a whole. A look is
 //! as long as the table: where the keeper does not get to reap, thousands of corpses lie in it, and an ordinary
@@ -33,6 +36,7 @@ use ostler_proto::job::Survivor;
 use ostler_proto::limits;
 use tokio::sync::oneshot;
 
+use super::platform::cgroup::{Cgroups, Figures, Leaf, Removed};
 use super::platform::{self, Group, Opened, Process, Scanner, Urgency, Waited, Wake};
 use super::{Found, Mark, Proof, Rung, Target};
 
@@ -46,6 +50,8 @@ const PATIENCE: [Duration; 2] = [Duration::from_millis(10), Duration::from_milli
 /// What was struck gets so long to die before it is called a survivor: on a busy machine the kernel needs time
 /// to run it once more.
 const REACTION: Duration = Duration::from_millis(250);
+/// How long the dead of the groups are awaited before everybody is looked at all the same.
+const LAST_BREATH: Duration = Duration::from_millis(50);
 /// Looks that a kill may still take past its deadline, for the sake of [`REACTION`] or because somebody new
 /// turns up. Counted, not timed: on a machine where one look takes seconds, nobody is to be called a survivor
 /// before he was struck.
@@ -72,9 +78,20 @@ pub struct Trees {
 impl Trees {
     /// Makes the service for the house `instance`, see [`super::instance_here`].
     pub fn new(instance: u32, rung: Rung) -> Self {
+        Self::with_groups(instance, rung, Err(String::new()))
+    }
+
+    /// The same where jobs may have groups, or why not; `rung` is how those are found who are in none.
+    pub fn with_groups(instance: u32, rung: Rung, groups: Result<Cgroups, String>) -> Self {
+        let (cgroups, lack) = match groups {
+            Ok(groups) => (Some(groups), None),
+            Err(lack) => (None, Some(lack)),
+        };
         let shared = Arc::new(Shared {
             instance,
             rung,
+            cgroups,
+            lack,
             queue: Mutex::new(Queue::default()),
             news: Condvar::new(),
             wake: Wake::new(),
@@ -88,9 +105,38 @@ impl Trees {
         }
     }
 
-    /// Returns how members are found: `cookie` or `links`.
+    /// Returns how members are found in this house: `cgroup`, `cookie` or `links`.
     pub fn rung(&self) -> &'static str {
-        self.shared.rung.word()
+        self.rung_of(self.shared.cgroups.is_some())
+    }
+
+    /// The same of one job, whose start may have been refused a group.
+    pub fn rung_of(&self, grouped: bool) -> &'static str {
+        let rung = if grouped {
+            Rung::Cgroup
+        } else {
+            self.shared.rung
+        };
+        rung.word()
+    }
+
+    /// Why jobs have no groups, where they have none.
+    pub fn lack(&self) -> Option<&str> {
+        self.shared.lack.as_deref()
+    }
+
+    /// What the kernel counted for the group of a job, if it has one.
+    pub fn figures(&self, job: u64) -> Option<Figures> {
+        self.shared.cgroups.as_ref()?.leaf(job).figures()
+    }
+
+    /// Removes the groups of the house, when the keeper who made them is gone. False: somebody lives in one.
+    pub fn remove_groups(&self) -> bool {
+        let cgroups = self.shared.cgroups.as_ref();
+        cgroups.is_none_or(|cgroups| {
+            cgroups.clear();
+            cgroups.whole().remove() == Removed::Gone
+        })
     }
 
     /// Returns how often all processes were looked at since the service was made.
@@ -139,10 +185,14 @@ impl Trees {
     }
 
     /// Ends what a dead house of the same instance left behind, except the processes in `keep`. Only for the
-    /// start, and only when [`super::house_is_alive`] found nobody. Finds nothing on the links rung.
+    /// start, and only when [`super::house_is_alive`] found nobody. Finds nothing on the links rung without groups.
     pub async fn sweep_house(&self, keep: &[u32]) -> Killed {
         let keep = keep.to_vec();
-        self.end(Target::House { keep }).await
+        let killed = self.end(Target::House { keep }).await;
+        if let Some(cgroups) = &self.shared.cgroups {
+            cgroups.clear();
+        }
+        killed
     }
 
     async fn query(&self, mark: Mark, signals: Vec<Signal>) -> Looked {
@@ -173,6 +223,8 @@ impl Trees {
 struct Shared {
     instance: u32,
     rung: Rung,
+    cgroups: Option<Cgroups>,
+    lack: Option<String>,
     queue: Mutex<Queue>,
     news: Condvar,
     wake: Wake,
@@ -242,7 +294,8 @@ impl Shared {
 
 /// The thread: serves until nobody can ask any more. What the scanner remembers of a tree holds between requests.
 fn serve(shared: &Arc<Shared>) {
-    let mut scanner = Scanner::new(shared.instance, shared.rung);
+    let scanner_of = || Scanner::new(shared.instance, shared.rung, shared.cgroups.clone());
+    let mut scanner = scanner_of();
     while shared.wanted() {
         let worker = Worker {
             shared,
@@ -253,7 +306,7 @@ fn serve(shared: &Arc<Shared>) {
         if std::panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
             // Whoever asked before that hears that we could not look, and the next one is served again.
             lock(&shared.queue).asked.clear();
-            scanner = Scanner::new(shared.instance, shared.rung);
+            scanner = scanner_of();
             crate::log_line!("error", "a look at the process table panicked");
         }
     }
@@ -309,8 +362,10 @@ impl Worker<'_> {
         for ask in queue.asked.drain(..) {
             match ask {
                 Ask::Query(query) => queries.push(query),
-                Ask::Kill(kill) => {
+                Ask::Kill(mut kill) => {
                     self.patience = PATIENCE[0];
+                    let leaf = self.scanner.leaf(kill.target.job());
+                    kill.leaf = leaf.filter(Leaf::exists);
                     self.kills.push(kill);
                 }
             }
@@ -320,21 +375,33 @@ impl Worker<'_> {
 
     /// One scan for everybody.
     fn look(&mut self, queries: &mut [Query]) -> io::Result<()> {
+        self.end_groups();
         let kills = &mut self.kills;
-        kills.iter_mut().for_each(Kill::look_again);
         let wanted = kills.iter().map(|kill| &kill.target);
         let wanted = wanted.chain(queries.iter().map(|query| &query.target));
         let targets: Vec<Arc<Target>> = wanted.cloned().collect();
         self.shared.scans.fetch_add(1, Ordering::Relaxed);
-        self.scanner
-            .scan(
-                &targets,
-                !kills.is_empty(),
-                &mut |at, found| match at.checked_sub(kills.len()) {
-                    None => kills[at].found(&found),
-                    Some(at) => queries[at].found(&found),
-                },
-            )
+        let chase = !kills.is_empty();
+        self.scanner.scan(
+            &targets,
+            chase,
+            &mut |at, found| match at.checked_sub(kills.len()) {
+                None => kills[at].found(&found),
+                Some(at) => queries[at].found(&found),
+            },
+        )?;
+        queries
+            .iter_mut()
+            .try_for_each(|q| q.ask_group(self.scanner))
+    }
+
+    /// Ends what is in the groups, all of them before the first is waited for: they die side by side.
+    fn end_groups(&mut self) {
+        self.kills.iter_mut().for_each(Kill::look_again);
+        let until = Instant::now() + LAST_BREATH;
+        for kill in &mut self.kills {
+            kill.await_group(until, &self.shared.wake);
+        }
     }
 
     /// Answers kills that are over, strikes where everything stands still, and sleeps when nobody wants
@@ -462,6 +529,26 @@ impl Query {
         if !self.met.insert(process.pid()) {
             return;
         }
+        self.tell(process);
+    }
+
+    /// Those in the group of the job whom the scan did not know: they lost their cookie, or were born behind it.
+    fn ask_group(&mut self, scanner: &Scanner) -> io::Result<()> {
+        let job = self.target.job();
+        let Some(leaf) = scanner.leaf(job) else {
+            return Ok(());
+        };
+        for pid in leaf.members() {
+            if self.met.insert(pid)
+                && let Opened::Live(process) = scanner.reopen(pid, Proof::Group(job))?
+            {
+                self.tell(&process);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, process: &Process) {
         // Whoever got the first one was reached: it may end him, and the second then finds nobody. A receipt that
         // counted only who got both named two of three members now and then.
         let sent = self
@@ -485,6 +572,12 @@ enum Step {
 /// One tree on its way out.
 struct Kill {
     target: Arc<Target>,
+    /// The group that it is all in, but for those who moved out.
+    leaf: Option<Leaf>,
+    /// Somebody may live in the group.
+    inside: bool,
+    /// Somebody was met outside of it.
+    outside: bool,
     reply: Option<oneshot::Sender<Killed>>,
     deadline: Instant,
     /// Seen alive at any time.
@@ -508,6 +601,9 @@ impl Kill {
     fn new(target: Arc<Target>, reply: oneshot::Sender<Killed>) -> Self {
         Self {
             target,
+            leaf: None,
+            inside: true,
+            outside: false,
             reply: Some(reply),
             deadline: Instant::now() + Duration::from_millis(limits::force_wait()),
             seen: BTreeSet::new(),
@@ -528,9 +624,28 @@ impl Kill {
         if self.fresh || self.seen.is_empty() {
             self.send_group(Signal::Freeze);
         }
+        self.inside |= self.fresh;
         self.here.clear();
         self.fresh = false;
         self.fault = None;
+        if let Some(leaf) = self.leaf.as_ref().filter(|_| self.inside) {
+            self.seen.extend(leaf.members());
+            // One that may not be ended so, or is not there, has members like any other tree, or none.
+            let _ = leaf.kill();
+        }
+    }
+
+    /// Whoever has not died in time is one of those who are here.
+    fn await_group(&mut self, until: Instant, wake: &Wake) {
+        let Some(leaf) = self.leaf.as_ref().filter(|_| self.inside) else {
+            return;
+        };
+        self.inside = !leaf.empties(until, Some(wake));
+        if self.inside {
+            let proof = Proof::Group(self.target.job());
+            let stay = leaf.members().into_iter().map(|pid| (pid, proof));
+            self.here.extend(stay);
+        }
     }
 
     fn blinded(&mut self, error: &io::Error) {
@@ -543,6 +658,7 @@ impl Kill {
             Found::Live(process) => {
                 let pid = process.pid();
                 self.fresh |= self.seen.insert(pid);
+                self.outside |= !self.here.contains_key(&pid);
                 self.here.insert(pid, process.proof());
                 self.send(process, Signal::Freeze);
             }
@@ -564,6 +680,9 @@ impl Kill {
         let Target::Job(mark) = &*self.target else {
             return;
         };
+        if self.leaf.is_some() && !self.outside {
+            return;
+        }
         let group = mark.leader.and_then(|(pid, start)| Group::of(pid, start));
         if let Some(group) = group {
             group.send(signal.number());

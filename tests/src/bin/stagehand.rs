@@ -6,6 +6,7 @@
 //! says with which code to exit. `deaf` ignores some signals before the keeper begins.
 
 use ostler_supervisor::keeper::{self, Options, wire};
+use ostler_supervisor::tree::Rung;
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -41,6 +42,7 @@ fn keep(args: &[OsString]) -> ExitCode {
         house_lock: args[3].clone().into(),
         state_dir: args[4].clone().into(),
         instance: instance.expect("a number"),
+        rung: Rung::allowed().expect("a rung"),
         supervise: vec!["stagehand".into(), "supervise".into(), args[6].clone()],
         image: None,
         foreground: !has("background"),

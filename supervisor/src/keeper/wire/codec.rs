@@ -2,7 +2,7 @@
 
 use super::{
     ForkRequest, Frame, HEADER, JobRow, Limit, MAGIC, NONE, Op, Stdin, Welcome, ended_args,
-    exec_args, reaped_args,
+    exec_args, members_args, reaped_args, started_args,
 };
 
 impl Frame {
@@ -102,13 +102,12 @@ impl JobRow {
         let facts = &self.facts;
         let mut told = Vec::new();
         if let Some(started) = facts.started {
-            let args = [started.pid as u64, started.start_time, 0, 0, 0];
-            told.push((Op::Started, args));
+            told.push((Op::Started, started_args(started, self.slot)));
         }
         told.extend(exec_args(facts.exec));
         told.extend(facts.ended.map(|ended| (Op::Ended, ended_args(ended))));
         told.extend(facts.reaped.map(|reaped| (Op::Reaped, reaped_args(reaped))));
-        told.push((Op::MemberEnded, [facts.members_ended, 0, 0, 0, 0]));
+        told.push((Op::MemberEnded, members_args(facts)));
         out.u32(self.slot);
         out.u32(told.len() as u32);
         for (op, args) in told {
@@ -153,6 +152,8 @@ impl Welcome {
         out.u64(self.ledger);
         out.bytes(&self.id);
         out.bytes(&self.taken_back);
+        out.bytes(&self.cgroup);
+        out.bytes(&self.cgroup_lack);
         out.0
     }
 
@@ -171,6 +172,8 @@ impl Welcome {
             // A keeper of an earlier build ends here; one of a later build may say more.
             id: from.bytes().unwrap_or_default(),
             taken_back: from.bytes().unwrap_or_default(),
+            cgroup: from.bytes().unwrap_or_default(),
+            cgroup_lack: from.bytes().unwrap_or_default(),
         })
     }
 }
@@ -331,6 +334,7 @@ mod tests {
                 started: Some(Started {
                     pid: 7,
                     start_time: 99,
+                    grouped: true,
                 }),
                 exec: Exec::Failed {
                     step: Step::Chdir,

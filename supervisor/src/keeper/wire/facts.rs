@@ -35,6 +35,8 @@ pub struct Started {
     pub pid: i32,
     /// Start time in clock ticks since boot, as in `/proc/PID/stat`; 0 when unreadable.
     pub start_time: u64,
+    /// It was born in a group of its own.
+    pub grouped: bool,
 }
 
 /// How a leader ended.
@@ -48,8 +50,8 @@ pub struct Ended {
     pub core: bool,
     /// A tracer withholds the status for now; it is told again when it lets go.
     pub withheld: bool,
-    /// Children of the keeper that are, or may be, members of this job;
-    /// `u64::MAX` when they could not be listed.
+    /// Members that are left besides the leader, as far as they are children of the keeper: zero is exact, above zero
+    /// somebody is there for sure. `u64::MAX` when that cannot be told. Told anew whenever a member ends.
     pub strays: u64,
 }
 
@@ -121,6 +123,21 @@ pub(crate) fn exec_args(exec: Exec) -> Option<(Op, [u64; 5])> {
     }
 }
 
+pub(crate) fn started_args(started: Started, slot: u32) -> [u64; 5] {
+    let Started {
+        pid,
+        start_time,
+        grouped,
+    } = started;
+    [pid as u64, start_time, slot.into(), grouped.into(), 0]
+}
+
+/// What MEMBER_ENDED says: how many so far, and whether anybody is left once the leader has ended.
+pub(crate) fn members_args(facts: &Facts) -> [u64; 5] {
+    let strays = facts.ended.map_or(NONE, |ended| ended.strays);
+    [facts.members_ended, strays, 0, 0, 0]
+}
+
 pub(crate) fn ended_args(ended: Ended) -> [u64; 5] {
     [
         word(ended.code),
@@ -150,6 +167,7 @@ impl Facts {
                 self.started = Some(Started {
                     pid: args[0] as i32,
                     start_time: args[1],
+                    grouped: args[3] != 0,
                 });
             }
             Some(Op::Execed) => {
@@ -167,7 +185,12 @@ impl Facts {
             }
             Some(Op::Ended) => self.ended = Some(read_ended(args)),
             Some(Op::Reaped) => self.reaped = Some(read_reaped(args)),
-            Some(Op::MemberEnded) => self.members_ended = args[0],
+            Some(Op::MemberEnded) => {
+                self.members_ended = args[0];
+                if let Some(ended) = &mut self.ended {
+                    ended.strays = args[1];
+                }
+            }
             _ => {}
         }
     }

@@ -16,7 +16,7 @@ mod payload;
 use serde::{Deserialize, Serialize};
 
 pub use facts::{Ended, Exec, Facts, JobRow, Reaped, Started};
-pub(crate) use facts::{ended_args, exec_args, reaped_args};
+pub(crate) use facts::{ended_args, exec_args, members_args, reaped_args, started_args};
 pub use packet::{Inbox, Message, send};
 pub use payload::{ForkRequest, Limit, Stdin, Welcome};
 
@@ -83,7 +83,7 @@ pub enum Op {
     Hello = 1,
     /// s > k: payload [`ForkRequest`]; the input file when it is passed.
     Fork,
-    /// k > s: pid, start time, slot; out, err, in.
+    /// k > s: pid, start time, slot, has a group of its own (0, 1); out, err, in.
     Started,
     /// k > s: index of the program that was executed, limits were clamped (0, 1).
     Execed,
@@ -91,7 +91,7 @@ pub enum Op {
     Failed,
     /// k > s: code, signal, core, withheld, strays. The leader is a zombie until REAP.
     Ended,
-    /// k > s: how many members outside the leader have ended so far.
+    /// k > s: how many members outside the leader have ended so far; once the leader has ended, its strays.
     MemberEnded,
     /// s > k: bury the leader.
     Reap,

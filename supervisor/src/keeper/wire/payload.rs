@@ -78,4 +78,8 @@ pub struct Welcome {
     pub id: Vec<u8>,
     /// Why the last upgrade was taken back; empty when it was not.
     pub taken_back: Vec<u8>,
+    /// The folder in which jobs have groups of their own; empty where they have none.
+    pub cgroup: Vec<u8>,
+    /// Why they have none.
+    pub cgroup_lack: Vec<u8>,
 }

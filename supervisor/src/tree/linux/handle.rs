@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use super::super::Proof;
-use super::{Wake, facts};
+use super::Wake;
 
 /// A living process that cannot become another one while this is held.
 pub(in super::super) struct Process {
@@ -43,14 +43,15 @@ impl Process {
     ///
     /// # Errors
     /// Anything but "no such process": no descriptor left, or a sandbox forbids the call.
-    pub(in super::super) fn open(pid: u32, proof: Proof, instance: u32) -> io::Result<Opened> {
+    pub(in super::super) fn open(
+        pid: u32,
+        proof: Proof,
+        recognise: impl FnOnce() -> bool,
+    ) -> io::Result<Opened> {
         let Some(fd) = open_pidfd(pid)? else {
             return Ok(Opened::Dead);
         };
-        let recognised = match proof {
-            Proof::Cookie(job) => super::job_of(pid, instance) == Some(job),
-            Proof::Start(start) => facts::start_time(pid) == Some(start),
-        };
+        let recognised = recognise();
         if wait(&[fd.as_raw_fd()], Duration::ZERO)?[0] {
             return Ok(Opened::Dead);
         }
@@ -130,9 +131,17 @@ pub(super) fn open_pidfd(pid: u32) -> io::Result<Option<OwnedFd>> {
 /// Polls for readability. A negative descriptor is never readable. Rounds the time up to whole milliseconds:
 /// rounding down would spin through the last one.
 fn wait<const N: usize>(fds: &[RawFd; N], time: Duration) -> io::Result<[bool; N]> {
-    let mut polled = fds.map(|fd| libc::pollfd {
+    poll_for(&fds.map(|fd| (fd, libc::POLLIN)), time)
+}
+
+/// The same for other events than readability.
+pub(super) fn poll_for<const N: usize>(
+    asked: &[(RawFd, libc::c_short); N],
+    time: Duration,
+) -> io::Result<[bool; N]> {
+    let mut polled = asked.map(|(fd, events)| libc::pollfd {
         fd,
-        events: libc::POLLIN,
+        events,
         revents: 0,
     });
     let milliseconds = time.as_micros().div_ceil(1_000);
@@ -146,5 +155,5 @@ fn wait<const N: usize>(fds: &[RawFd; N], time: Duration) -> io::Result<[bool; N
         }
         return Err(error);
     }
-    Ok(polled.map(|entry| entry.revents & libc::POLLIN != 0))
+    Ok(polled.map(|entry| entry.revents & entry.events != 0))
 }
