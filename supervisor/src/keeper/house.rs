@@ -265,8 +265,15 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         Rung::Links => cookie::Rung::None,
         Rung::Cgroup | Rung::Cookie => cookie::claim(options.instance),
     };
-    let groups = groups(&options, lock);
     let (arena, headers, slots) = memory().map_err(no_memory)?;
+    let ledger = ledger().map_err(failed("the ledger cannot be made"))?;
+    let scratch = scratch().map_err(failed("scratch pipes cannot be made"))?;
+    let lock_copy = again(lock).map_err(failed("the lock cannot be kept"))?;
+    let ready = again(ready).map_err(failed("the ready pipe cannot be kept"))?;
+    // What others can see comes last: a start that fails leaves nothing of it.
+    let bound = bind(&options.socket)?;
+    let groups = groups(&options, lock);
+    let seen = (options.socket.clone(), groups.clone());
     let defaults = Defaults {
         umask,
         limits,
@@ -276,24 +283,34 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         groups,
     };
     let house = House {
-        bound: bind(&options.socket)?,
-        lock: again(lock).map_err(failed("the lock cannot be kept"))?,
-        ready: Some(again(ready).map_err(failed("the ready pipe cannot be kept"))?),
+        bound,
+        lock: lock_copy,
+        ready: Some(ready),
         image,
         arena,
         headers,
         slots,
-        ledger: ledger().map_err(failed("the ledger cannot be made"))?,
+        ledger,
         generation: 0,
-        scratch: scratch().map_err(failed("scratch pipes cannot be made"))?,
+        scratch,
         defaults,
         children: children_file(),
         options,
     };
-    house
-        .describe("")
-        .map_err(failed("house.lock cannot be written"))?;
-    Keeper::new(house, signals, Brain::default()).map_err(failed("events cannot be watched"))
+    let described = house.describe("");
+    let described = described.map_err(failed("house.lock cannot be written"));
+    let keeper = described.and_then(|()| {
+        let keeper = Keeper::new(house, signals, Brain::default());
+        keeper.map_err(failed("events cannot be watched"))
+    });
+    if keeper.is_err() {
+        let (socket, groups) = seen;
+        let _ = std::fs::remove_file(socket);
+        if let Ok(groups) = groups {
+            groups.whole().remove();
+        }
+    }
+    keeper
 }
 
 /// How long what a dead house left elsewhere may take to die; what takes longer is found by its cookie.

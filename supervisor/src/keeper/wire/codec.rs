@@ -311,15 +311,19 @@ mod tests {
             ledger: 3,
             id: b"abc".to_vec(),
             taken_back: b"it died".to_vec(),
+            cgroup: b"/a".to_vec(),
+            cgroup_lack: b"why".to_vec(),
             ..Welcome::default()
         };
         let bytes = welcome.encode();
         let later = [&bytes[..], b"something new"].concat();
         assert_eq!(Welcome::decode(&later), Some(welcome.clone()));
-        let earlier = &bytes[..bytes.len() - 4 - 3 - 4 - 7];
+        let earlier = &bytes[..bytes.len() - 4 - 3 - 4 - 7 - 4 - 2 - 4 - 3];
         let expected = Welcome {
             id: Vec::new(),
             taken_back: Vec::new(),
+            cgroup: Vec::new(),
+            cgroup_lack: Vec::new(),
             ..welcome
         };
         assert_eq!(Welcome::decode(earlier), Some(expected));
