@@ -436,3 +436,73 @@ fn a_signal_at_any_moment_of_a_start_or_an_end_leaves_nothing() {
         }
     });
 }
+
+/// A memory group of its own for both processes and what they start; removed when dropped.
+struct Memory(std::path::PathBuf);
+
+impl Memory {
+    /// Nothing where this user may not make one, or where the kernel has another kind.
+    fn of(pids: &[u32], bytes: u64) -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let place = own.lines().find_map(|line| line.split_once(":memory:"));
+        let above = Path::new("/sys/fs/cgroup/memory").join(place?.1.trim_start_matches('/'));
+        let folder = above.join(format!("ostler-test-{}", std::process::id()));
+        let made = fs::create_dir(&folder).and_then(|()| {
+            fs::write(folder.join("memory.limit_in_bytes"), bytes.to_string())?;
+            let group = folder.join("cgroup.procs");
+            pids.iter()
+                .try_for_each(|pid| fs::write(&group, pid.to_string()))
+        });
+        let memory = Self(folder);
+        made.is_ok().then_some(memory)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let above = self.0.parent().map(|above| above.join("cgroup.procs"));
+        let members = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        // What is left goes back to where it came from; a group with members cannot be removed.
+        for pid in members.lines() {
+            let _ = above.as_ref().map(|above| fs::write(above, pid));
+        }
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// The kernel ends the job that eats the memory, not who looks after it, and the row says that it was killed.
+#[test]
+fn when_memory_runs_out_the_job_that_eats_it_is_taken_and_nobody_else() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let beside = desk
+            .start(script(&format!(
+                "until {} 4099 10 , exit 6",
+                house.path("over")
+            )))
+            .await;
+        let hello = house.info().await.hello;
+        let Some(_memory) = Memory::of(&[hello.keeper_pid, hello.pid], 96 << 20) else {
+            ostler_tests::skip("no memory group can be made here");
+            return;
+        };
+        let hungry = "x=abcdefghijklmnop; while :; do x=$x$x; done";
+        for _ in 0..3 {
+            let row = desk.run(command(["bash", "-c", hungry])).await.row;
+            let told = (row.outcome, row.signal.as_deref());
+            assert_eq!(told, (Some(Outcome::Signaled), Some("SIGKILL")), "{row:?}");
+        }
+        let after = house.info().await.hello;
+        assert_eq!(
+            (after.keeper_pid, after.generation),
+            (hello.keeper_pid, hello.generation)
+        );
+        // More output than there is memory goes through the ring to the disk.
+        let row = desk.run(script("out 200000000 , exit 5")).await.row;
+        assert_eq!((row.exit_code, row.output.lost), (Some(5), 0), "{row:?}");
+        assert_others_go_on(&desk).await;
+        fs::write(house.path("over"), "").expect("a file can be made");
+        let row = desk.wait(&beside.id).await;
+        assert_eq!((row.exit_code, row.output.lost), (Some(6), 0));
+    });
+}

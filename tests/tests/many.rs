@@ -180,7 +180,10 @@ fn jobs_and_restarts_leave_memory_descriptors_and_processes_flat() {
         let mut first = None;
         for kill in 0..kills {
             for n in 0..jobs as i32 {
-                let row = desk.run(script(&format!("out 300 , exit {}", n % 100))).await.row;
+                let row = desk
+                    .run(script(&format!("out 300 , exit {}", n % 100)))
+                    .await
+                    .row;
                 assert_eq!(row.exit_code, Some(n % 100));
             }
             house.kill_supervisor().await;
@@ -191,9 +194,16 @@ fn jobs_and_restarts_leave_memory_descriptors_and_processes_flat() {
             if kill <= kills / 2 {
                 first = Some(now);
             }
-            for ((held, bytes), (was, before)) in now.iter().zip(first.expect("it was just taken")) {
-                assert!(*held <= was + 2, "restart {kill}: {was} descriptors became {held}");
-                assert!(*bytes < before + (4 << 20), "restart {kill}: {before} bytes became {bytes}");
+            for ((held, bytes), (was, before)) in now.iter().zip(first.expect("it was just taken"))
+            {
+                assert!(
+                    *held <= was + 2,
+                    "restart {kill}: {was} descriptors became {held}"
+                );
+                assert!(
+                    *bytes < before + (4 << 20),
+                    "restart {kill}: {before} bytes became {bytes}"
+                );
             }
             assert!(process::zombies_of(hello.keeper_pid).is_empty());
         }
