@@ -15,6 +15,7 @@
 
 pub mod binaries;
 pub mod cli;
+pub mod containment;
 pub mod desk;
 pub mod groups;
 pub mod house;

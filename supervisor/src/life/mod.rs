@@ -313,22 +313,23 @@ impl Living {
             self.hear_exec(facts.exec);
         }
         // A tree can become empty only at such a moment, because every orphan comes to the keeper.
-        let mut moment = facts.members_ended != self.told.members_ended;
+        let gone = facts.members_ended != self.told.members_ended;
         self.told.members_ended = facts.members_ended;
         let Some(ended) = facts.ended.filter(|e| !e.withheld) else {
             return;
         };
-        if self.told.ended.replace(ended).is_none() {
+        let first = self.told.ended.replace(ended).is_none();
+        if first {
             self.pending.push_back(Event::MainEnded);
-            self.first_count = ended.strays != 0;
-            moment = true;
         }
-        if !moment || self.life.tree_empty {
+        // A stop may have emptied the tree before the end of its leader was told.
+        if !(first || gone) || self.life.tree_empty {
             return;
         }
         if ended.strays == 0 {
             self.pending.push_back(Event::TreeEmpty);
         } else {
+            self.first_count |= first;
             self.count();
         }
     }
