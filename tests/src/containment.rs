@@ -2,10 +2,13 @@
 //!
 //! Each escape runs from a copy of the puppet in a folder of its own, so that a bystander finds its processes by their
 //! program or by its path in their command line, whatever they did to their cookie, group, session, environment,
-//! descriptors and names. Nothing of the house under test is used for that.
+//! descriptors and names; chains, of which every look misses the link of the moment, by the writing end of a FIFO that
+//! they hold. Nothing of the house under test is used for that.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,7 +23,7 @@ use ostler_proto::methods::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::groups::Delegated;
+use crate::groups::{self, Delegated};
 use crate::house::{NOBODY, RootPuppet, in_empty_house, is_superuser};
 use crate::process::{self, Process};
 use crate::{Desk, House, PATIENCE, command, ostler, puppet, within};
@@ -248,7 +251,7 @@ pub const ESCAPES: &[Escape] = &[
     ),
     line(
         "supervisor in a job",
-        "export OSTLER_DIR=NESTED; OSTLER daemon start -q && \
+        "export OSTLER_DIR=NESTED OSTLER_RUNG=RUNG; OSTLER daemon start -q && \
          OSTLER start -q -- PUPPET fork [ setsid , ignore TERM , sleep ] , sleep && \
          exec PUPPET say ready , sleep",
     ),
@@ -375,7 +378,8 @@ pub fn column(program: &Path, rung: &str, user: User, end: End) -> Option<Vec<Ce
     let cells = serde_json::from_slice(&out.stdout).expect("it prints cells");
     if let Some(group) = group {
         let _ = fs::remove_dir(group.folder().join("elsewhere"));
-        fs::remove_dir(group.folder()).expect("nothing is left among the control groups");
+        let left = groups::below(group.folder());
+        assert!(left.is_empty(), "control groups are left: {left:?}");
     }
     Some(cells)
 }
@@ -409,6 +413,8 @@ struct Stage<'a> {
     desk: Desk,
     /// A folder for each, by its place among the escapes.
     folders: BTreeMap<usize, PathBuf>,
+    /// The reading end of the FIFO of each.
+    held: Vec<fs::File>,
     rows: Vec<(usize, Row)>,
     fifo: String,
     tracers: Vec<std::process::Child>,
@@ -418,17 +424,29 @@ impl<'a> Stage<'a> {
     fn set(house: &'a House) -> Self {
         let copy = house.file("puppet");
         fs::copy(puppet(), &copy).expect("the puppet can be copied");
+        let mut held = Vec::new();
         let folders = (0..ESCAPES.len()).map(|at| {
             let folder = house.file(&format!("e{at}"));
             fs::create_dir(&folder).expect("it can be made");
+            let alive = house.fifo(&format!("e{at}/alive"));
+            let mut options = fs::OpenOptions::new();
+            let reading = options
+                .read(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open(&alive);
+            held.push(reading.expect("its reading end opens"));
+            // Only one that had a writer is hung up.
+            drop(fs::OpenOptions::new().write(true).open(alive));
             fs::hard_link(&copy, folder.join("puppet")).expect("it can be linked");
             (at, folder)
         });
         if let Some(elsewhere) = std::env::var_os("ELSEWHERE") {
             fs::create_dir(elsewhere).expect("the group was delegated");
         }
+        let folders = folders.collect();
         Self {
-            folders: folders.collect(),
+            folders,
+            held,
             desk: house.desk(),
             rows: Vec::new(),
             fifo: house.fifo("go"),
@@ -437,28 +455,33 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Starts all of them and waits until everybody is in place.
+    /// Starts all of them and waits until everybody is in place. Chains come last: they would hold up the others.
     async fn begin(&mut self, end: End) {
-        let mut started = Vec::new();
-        for (at, escape) in ESCAPES.iter().enumerate() {
-            let Some(mut start) = self.start(at, escape) else {
-                continue;
-            };
-            start.grace_ms = Some(GRACE);
-            start.timeout_ms = (end == End::Timeout).then_some(LIMIT);
-            started.push((at, self.desk.start(start).await));
+        let chains = [RENEWED, ENDED_CHAIN];
+        for chains_now in [false, true] {
+            let mut started = Vec::new();
+            for (at, escape) in ESCAPES.iter().enumerate() {
+                if chains.contains(&escape.name) != chains_now {
+                    continue;
+                }
+                if let Some(mut start) = self.start(at, escape) {
+                    start.grace_ms = Some(GRACE);
+                    start.timeout_ms = (end == End::Timeout).then_some(LIMIT);
+                    started.push((at, self.desk.start(start).await));
+                }
+            }
+            let ready = started.iter().map(|(at, row)| async {
+                let said = self.desk.printed(&row.id, "^ready");
+                within(PATIENCE, ESCAPES[*at].name, said).await
+            });
+            join_all(ready).await;
+            self.rows.append(&mut started);
         }
-        let ready = started.iter().map(|(at, row)| async {
-            let said = self.desk.printed(&row.id, "^ready");
-            within(PATIENCE, ESCAPES[*at].name, said).await
-        });
-        join_all(ready).await;
-        for (at, row) in &started {
+        for (at, row) in &self.rows {
             if ESCAPES[*at].name == WATCHED {
                 self.tracers.push(trace(row.pid.expect("it runs")));
             }
         }
-        self.rows = started;
     }
 
     /// Nothing where that cannot be done here.
@@ -475,6 +498,10 @@ impl<'a> Stage<'a> {
                 text.replace("PUPPET", &own)
                     .replace("NESTED", &nested)
                     .replace("OSTLER ", &format!("{} ", ostler().display()))
+                    .replace(
+                        "=RUNG",
+                        &format!("={}", std::env::var(RUNG_VARIABLE).unwrap_or_default()),
+                    )
                     .replace("FIFO", &self.fifo)
                     .replace("DEEP", &size("OSTLER_DEEP"))
                     .replace("WIDE", &size("OSTLER_WIDE"))
@@ -487,10 +514,11 @@ impl<'a> Stage<'a> {
                 [program].into_iter().chain(text.split_whitespace()),
             ))
         };
+        let hold = format!("hold {}", self.folders[&at].join("alive").display());
         match escape.program {
-            Program::Steps(text) => words(&own, text),
+            Program::Steps(text) => words(&own, &format!("{hold} , {text}")),
             Program::Terminal(text) => {
-                let mut start = words(&own, text)?;
+                let mut start = words(&own, &format!("{hold} , {text}"))?;
                 start.pty = Some(Size { rows: 24, cols: 80 });
                 Some(start)
             }
@@ -603,14 +631,8 @@ impl<'a> Stage<'a> {
     /// Who lives, by escape.
     fn look(&self, named: &[u32]) -> Vec<Cell> {
         let mut left: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
-        // A chain is between two of its links at any moment; some looks in a row see it.
-        for _ in 0..LOOKS {
-            for (at, pid) in self.marked() {
-                let pids = left.entry(at).or_default();
-                if !pids.contains(&pid) {
-                    pids.push(pid);
-                }
-            }
+        for (at, pid) in self.marked() {
+            left.entry(at).or_default().push(pid);
         }
         for (at, pids) in &left {
             for pid in pids {
@@ -623,9 +645,10 @@ impl<'a> Stage<'a> {
         }
         let cells = self.rows.iter().map(|(at, _)| {
             let pids = left.get(at).cloned().unwrap_or_default();
+            let at_least = usize::from(has_writer(&self.held[*at]));
             Cell {
                 escape: ESCAPES[*at].name.to_owned(),
-                left: pids.len(),
+                left: pids.len().max(at_least),
                 named: !pids.is_empty() && pids.iter().all(|pid| named.contains(pid)),
             }
         });
@@ -662,7 +685,7 @@ impl<'a> Stage<'a> {
         let begun = Instant::now();
         loop {
             let left = self.marked();
-            if left.is_empty() {
+            if left.is_empty() && !self.held.iter().any(has_writer) {
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "{left:?} cannot be ended");
@@ -688,8 +711,6 @@ impl<'a> Stage<'a> {
 const GRACE: u64 = 300;
 /// The time limit: everybody is in place by then, also on a busy machine.
 const LIMIT: u64 = 8_000;
-/// Looks at all processes for who is left.
-const LOOKS: usize = 4;
 
 /// How deep or wide: 500, unless the variable says more.
 fn size(variable: &str) -> String {
@@ -699,6 +720,18 @@ fn size(variable: &str) -> String {
 fn named(receipts: &[Receipt]) -> Vec<u32> {
     let survivors = receipts.iter().flat_map(|receipt| &receipt.survivors);
     survivors.map(|survivor| survivor.pid).collect()
+}
+
+/// Tells whether anybody holds the writing end of this FIFO.
+fn has_writer(fifo: &fs::File) -> bool {
+    let mut asked = libc::pollfd {
+        fd: fifo.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid entry, as the count says.
+    unsafe { libc::poll(&raw mut asked, 1, 0) };
+    asked.revents & libc::POLLHUP == 0
 }
 
 /// A tracer that is none of the house's.

@@ -4,6 +4,17 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
+/// Keeps the writing end of a FIFO open, and so does every descendant that does not close it.
+pub(crate) fn hold(path: &str) {
+    use std::os::fd::{AsRawFd, IntoRawFd};
+    // Opened for reading as well, so that it does not wait for a reader.
+    let file = fs::OpenOptions::new().read(true).write(true).open(path);
+    let file = file.expect("the FIFO is there");
+    // SAFETY: plain call on an open descriptor.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) };
+    let _ = file.into_raw_fd();
+}
+
 /// The calling process under another name, in the list of processes too.
 pub(crate) fn name(name: &str) {
     let name = std::ffi::CString::new(name).expect("a name has no NUL");

@@ -437,6 +437,8 @@ impl House {
                 process.gone_within(Duration::from_secs(1));
             }
         }
+        let groups = crate::groups::named(&self.marks.group());
+        groups.iter().for_each(|group| crate::groups::remove(group));
         self.reap();
     }
 }

@@ -28,6 +28,7 @@
 //! | `traced [ ... ]` | a child that is traced by this process and stands still |
 //! | `threadfork [ ... ]` | a thread forks a child that does that |
 //! | `trace PID` | traces a process until that is gone; prints `tracing` |
+//! | `hold FIFO` | keeps its writing end open, with all descendants |
 //! | `name NAME`, `lower`, `closeall`, `subreaper` | another name, no cookie, no descriptor, orphans come here |
 //! | `enter PATH`, `subgroup NAME`, `freeze` | another control group; one in its own; all of its own stands still |
 //! | `renew N` | N chains of processes, each of which forks its successor and exits, for a minute at most |
@@ -165,6 +166,7 @@ impl Puppet {
             "vfork" => self.child(escapes::vfork(), &step.block),
             "traced" => self.traced(&step.block),
             "threadfork" => thread_fork(&step.block),
+            "hold" => escapes::hold(word(0)),
             "trace" => escapes::trace(number(0) as i32),
             "name" => escapes::name(word(0)),
             "lower" => escapes::lower(),
