@@ -316,6 +316,9 @@ pub fn excuse(escape: &str, rung: &str, user: User, end: End) -> Option<&'static
         BURIED if rung == "links" && !by_the_kernel => {
             Some("nothing ties it to the job; `daemon stop` ends it")
         }
+        ENDED_CHAIN if rung == "links" && !by_the_kernel => Some(
+            "every look may miss the link of the moment; it is named, and `daemon stop` ends it",
+        ),
         LOST if rung != "cgroup" && !by_the_kernel => {
             Some("nothing ties it to the job; `daemon stop` ends it")
         }
