@@ -30,7 +30,8 @@
 //!
 //! Everything is plain tokio: a current-thread runtime with I/O and time enabled is enough. Times and
 //! durations on the wire are integer milliseconds, sizes bytes. The library never prints, never reads a
-//! configuration file, and never looks at any variable but `OSTLER_DIR` (and hands on `OSTLER_STEADY_MS` with it).
+//! configuration file, and never looks at any variable but `OSTLER_DIR` (and hands on `OSTLER_RUNG`,
+//! `OSTLER_JOB` and `OSTLER_STEADY_MS` to a house that it starts).
 
 mod client;
 mod connection;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use interprocess::local_socket::traits::tokio::Stream as _;
 use interprocess::local_socket::{GenericFilePath, ToFsName, tokio::Stream};
-use ostler_proto::address::{DIR_VARIABLE, Folders, STEADY_VARIABLE};
+use ostler_proto::address::{DIR_VARIABLE, Folders, JOB_VARIABLE, RUNG_VARIABLE, STEADY_VARIABLE};
 use ostler_proto::methods::{Hello, HelloAnswer, OpenSession, OpenedSession};
 use ostler_proto::methods::{SessionOpen, SupervisorHello};
 use ostler_proto::{PROTOCOL, PROTOCOL_MIN, VERSION, limits};
@@ -555,6 +555,12 @@ fn spawn(program: &Path, folders: &Folders) -> io::Result<(Child, OwnedFd)> {
         command.env(DIR_VARIABLE, &folders.run);
         if let Some(steady) = std::env::var_os(STEADY_VARIABLE) {
             command.env(STEADY_VARIABLE, steady);
+        }
+    }
+    // A house that a job starts is the job's.
+    for variable in [RUNG_VARIABLE, JOB_VARIABLE] {
+        if let Some(value) = std::env::var_os(variable) {
+            command.env(variable, value);
         }
     }
     // SAFETY: the closure runs between fork and exec and makes system calls only; it allocates nothing.

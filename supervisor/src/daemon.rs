@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt;
+use futures_util::{
+    StreamExt,
+    future::{join, join_all},
+};
 use interprocess::{
     local_socket::traits::tokio::Listener as _, os::unix::uds_local_socket::tokio::Listener,
 };
@@ -534,7 +537,11 @@ async fn keeper_lost(house: &House) -> io::Result<End> {
     house.registry.leave();
     let _ = fs::remove_file(house.folders.socket());
     let keep = [std::process::id()];
-    let sweep = house.tools.trees.sweep_house(&keep);
+    let trees = &house.tools.trees;
+    // What is known of each job finds those as well whose cookie was lost, or never was.
+    let jobs = house.registry.live();
+    let jobs = jobs.iter().map(|job| trees.kill(job.mark()));
+    let sweep = async { join(trees.sweep_house(&keep), join_all(jobs)).await.0 };
     match tokio::time::timeout(Duration::from_millis(longest_dispose()), sweep).await {
         Ok(ended) => {
             for survivor in ended.survivors {

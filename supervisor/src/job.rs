@@ -31,6 +31,7 @@ use crate::{
         proof::{self, Place},
         talk::Talk,
     },
+    tree::Mark,
 };
 
 /// The window of a terminal of which nobody knows it any more.
@@ -694,6 +695,17 @@ impl Job {
                 left: status.left,
                 ..Tree::default()
             },
+        }
+    }
+
+    /// By what its members are found. Once its main process is buried, that number may be anybody's.
+    pub(crate) fn mark(&self) -> Mark {
+        let status = self.status();
+        let unburied = status.pid.filter(|_| status.finished.is_none());
+        Mark {
+            job: self.spec.number,
+            leader: unburied.map(|pid| (pid, status.start_time)),
+            process_id: self.spec.process_id.clone(),
         }
     }
 

@@ -159,6 +159,53 @@ pub fn keep(options: KeepOptions) -> ExitCode {
     })
 }
 
+/// How members of jobs would be found in a house that this process starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Containment {
+    /// `cgroup`, `cookie` or `links`.
+    pub rung: &'static str,
+    /// Why no better one, from the best downwards.
+    pub lacks: Vec<String>,
+}
+
+/// Looks how members of jobs would be found in a house in these folders. Changes nothing.
+///
+/// # Errors
+/// `OSTLER_RUNG` says something that it may not, in words for people.
+pub fn containment(folders: &Folders) -> Result<Containment, String> {
+    let allowed = tree::Rung::allowed()?;
+    let unwanted = |rung| (allowed > rung).then(|| "not wanted (OSTLER_RUNG)".to_owned());
+    let real = fs::canonicalize(&folders.run).unwrap_or_else(|_| folders.run.clone());
+    let group = unwanted(tree::Rung::Cgroup).map_or_else(
+        || {
+            let instance = tree::instance_here(&real).map_err(|error| error.to_string())?;
+            tree::cgroup::Cgroups::find(instance).map(drop)
+        },
+        Err,
+    );
+    let cookie = unwanted(tree::Rung::Cookie)
+        .map_or_else(|| keeper::cookie::possible().map_err(str::to_owned), Err);
+    let rungs = [
+        (tree::Rung::Cgroup, group),
+        (tree::Rung::Cookie, cookie),
+        (tree::Rung::Links, Ok(())),
+    ];
+    let mut found = Containment {
+        rung: tree::Rung::Links.word(),
+        lacks: Vec::new(),
+    };
+    for (rung, possible) in rungs {
+        match possible {
+            Ok(()) => {
+                found.rung = rung.word();
+                break;
+            }
+            Err(lack) => found.lacks.push(format!("{}: {lack}", rung.word())),
+        }
+    }
+    Ok(found)
+}
+
 /// Reads the folders from the words that follow `daemon supervise`.
 pub fn folders_of(words: &[OsString]) -> Option<Folders> {
     let [run, state, config] = words else {

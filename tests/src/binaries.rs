@@ -29,8 +29,9 @@ pub fn ostler() -> &'static Path {
 /// Suites lie in `target/PROFILE/deps`, binaries one folder above.
 fn beside(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a running program has a path");
-    let folder = own.ancestors().nth(2).expect("suites lie two folders deep");
-    folder.join(name)
+    let folder = own.parent().expect("a program lies in a folder");
+    let suite = folder.ends_with("deps").then(|| folder.parent()).flatten();
+    suite.unwrap_or(folder).join(name)
 }
 
 fn assert_fresh(path: &Path) {

@@ -28,6 +28,24 @@ pub fn named(name: &str) -> Vec<PathBuf> {
     found
 }
 
+/// The groups in a group, with who lives in each.
+pub fn below(folder: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let groups = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+    let lives = |path: &Path| fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    groups.map(|e| (e.path(), lives(&e.path()))).collect()
+}
+
+/// Removes a group with all below it, as far as nobody lives there.
+pub fn remove(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for below in entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+        remove(&below.path());
+    }
+    // Whoever lives in it keeps it; whoever looks for what is left finds it then.
+    let _ = fs::remove_dir(folder);
+}
+
 /// The group that this process is in.
 pub fn own() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -71,7 +89,6 @@ impl Delegated {
 
 impl Drop for Delegated {
     fn drop(&mut self) {
-        // Nobody is in it any more, or the test has failed anyway.
-        let _ = fs::remove_dir(&self.folder);
+        remove(&self.folder);
     }
 }

@@ -166,6 +166,18 @@ impl House {
         kept.push(file);
     }
 
+    /// Lets those go on who await the FIFO now, if anybody does.
+    pub fn open_if_awaited(&self, fifo: &str) {
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut options = fs::OpenOptions::new();
+        let opened = options
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(fifo);
+        let mut kept = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(opened);
+    }
+
     /// A command of the binary under test in this house, with a plain environment.
     pub fn ostler(&self, args: &[&str]) -> Command {
         let mut command = Command::new(ostler());
@@ -452,6 +464,8 @@ impl House {
                 process.gone_within(Duration::from_secs(1));
             }
         }
+        let groups = crate::groups::named(&self.marks.group());
+        groups.iter().for_each(|group| crate::groups::remove(group));
         self.reap();
     }
 }
@@ -473,7 +487,7 @@ pub fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Nobody, everywhere.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// Names the set-uid puppet to a test that runs as an ordinary user.
 const ROOT_PUPPET: &str = "OSTLER_TEST_ROOT_PUPPET";
@@ -503,17 +517,34 @@ pub fn as_ordinary_user_with_root_puppet(test: &str) -> Option<String> {
         }
         return given;
     }
-    let folder = TempDir::with_prefix_in("o", "/tmp").expect("a temporary folder can be made");
-    // Beside the superuser, nobody but nobody may come near it.
-    std::os::unix::fs::chown(folder.path(), Some(0), Some(NOBODY)).expect("root may give away");
-    mode(folder.path(), 0o710);
-    let program = folder.path().join("puppet");
-    fs::copy(crate::puppet(), &program).expect("the puppet can be copied");
-    mode(&program, 0o4755);
+    let made = RootPuppet::make();
     let mut command = Command::new(own_program());
-    command.env(ROOT_PUPPET, &program);
+    command.env(ROOT_PUPPET, made.path());
     run_as_nobody(command, test);
     None
+}
+
+/// A puppet that may become the superuser whoever starts it.
+pub(crate) struct RootPuppet {
+    folder: TempDir,
+}
+
+impl RootPuppet {
+    /// Only the superuser can.
+    pub(crate) fn make() -> Self {
+        let folder = TempDir::with_prefix_in("o", "/tmp").expect("a temporary folder can be made");
+        // Beside the superuser, nobody but nobody may come near it.
+        std::os::unix::fs::chown(folder.path(), Some(0), Some(NOBODY)).expect("root may give away");
+        mode(folder.path(), 0o710);
+        let made = Self { folder };
+        fs::copy(crate::puppet(), made.path()).expect("the puppet can be copied");
+        mode(&made.path(), 0o4755);
+        made
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("puppet")
+    }
 }
 
 fn mode(path: &Path, mode: u32) {
@@ -522,7 +553,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, mode).expect("it is ours");
 }
 
-fn is_superuser() -> bool {
+pub(crate) fn is_superuser() -> bool {
     // SAFETY: geteuid has no precondition.
     unsafe { libc::geteuid() == 0 }
 }

@@ -16,6 +16,7 @@
 pub mod binaries;
 pub mod chance;
 pub mod cli;
+pub mod containment;
 pub mod desk;
 pub mod groups;
 pub mod house;

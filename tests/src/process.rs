@@ -94,6 +94,28 @@ pub fn lives(pid: u32) -> bool {
     !matches!(state(pid), None | Some('Z' | 'X'))
 }
 
+/// Tells whether any of its threads runs: the main one may have ended alone, and then it looks like a zombie.
+pub fn has_living_thread(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let mut states = threads.into_iter().flatten().flatten();
+    states.any(|t| !matches!(state_in(&t.path()), None | Some('Z' | 'X')))
+}
+
+/// Command line and programs of a process, as far as they can be read.
+pub fn marks_of(pid: u32) -> Vec<u8> {
+    use std::os::unix::ffi::OsStringExt;
+    let mut marks = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // One whose main thread has ended has neither, but its other threads do.
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    for thread in threads.into_iter().flatten().flatten() {
+        marks.push(0);
+        if let Ok(program) = fs::read_link(thread.path().join("exe")) {
+            marks.extend(program.into_os_string().into_vec());
+        }
+    }
+    marks
+}
+
 /// The letter of its state.
 pub fn state(pid: u32) -> Option<char> {
     state_in(&Path::new("/proc").join(pid.to_string()))

@@ -22,6 +22,15 @@
 //! | `sleep` | waits for ever; `nap MS` for a time |
 //! | `fork [ ... ]` | a child does that and exits 0; `reap` waits for all children |
 //! | `orphan [ ... ]` | the same in a new session with no parent left; `setsid`, `setpgid` alone |
+//! | `deep N [ ... ]` | N processes, each the child of the one before; the last one does that |
+//! | `wide N` | N children that wait for ever; comes back when all are there |
+//! | `pty [ ... ]`, `vfork [ ... ]` | a child on a terminal of its own; one for which its parent hangs until it ends |
+//! | `traced [ ... ]` | a child that is traced by this process and stands still |
+//! | `threadfork [ ... ]` | a thread forks a child that does that |
+//! | `trace PID` | traces a process until that is gone; prints `tracing` |
+//! | `hold FIFO` | keeps its writing end open, with all descendants |
+//! | `name NAME`, `lower`, `closeall`, `subreaper` | another name, no cookie, no descriptor, orphans come here |
+//! | `enter PATH`, `subgroup NAME`, `freeze` | another control group; one in its own; all of its own stands still |
 //! | `renew N` | N chains of processes, each of which forks its successor and exits, for a minute at most |
 //! | `close FD`, `null FD` | closes a descriptor, points it at the null device |
 //! | `pid`, `pidfile PATH` | prints `pid N`; writes it to a file that appears whole |
@@ -45,6 +54,8 @@ use std::time::{Duration, Instant};
 #[expect(unreachable_pub, reason = "the suites share the file")]
 #[cfg_attr(not(test), expect(dead_code, reason = "the suites compare with it"))]
 mod pattern;
+
+mod escapes;
 
 /// Seconds after which every process ends itself.
 const LIFE: u32 = 300;
@@ -149,6 +160,21 @@ impl Puppet {
             "nap" => std::thread::sleep(Duration::from_millis(number(0))),
             "fork" => self.fork(&step.block),
             "orphan" => self.orphan(&step.block),
+            "deep" => self.deep(number(0), &step.block),
+            "wide" => self.wide(number(0)),
+            "pty" => self.child(escapes::forkpty(), &step.block),
+            "vfork" => self.child(escapes::vfork(), &step.block),
+            "traced" => self.traced(&step.block),
+            "threadfork" => thread_fork(&step.block),
+            "hold" => escapes::hold(word(0)),
+            "trace" => escapes::trace(number(0) as i32),
+            "name" => escapes::name(word(0)),
+            "lower" => escapes::lower(),
+            "closeall" => escapes::close_all(),
+            "subreaper" => escapes::subreaper(),
+            "enter" => escapes::enter(word(0)),
+            "subgroup" => escapes::subgroup(word(0)),
+            "freeze" => escapes::freeze(),
             "reap" => while wait_any() {},
             "setsid" => ok("setsid", unsafe_free::setsid()),
             "setpgid" => ok("setpgid", unsafe_free::setpgid()),
@@ -215,8 +241,45 @@ impl Puppet {
         }
     }
 
-    fn fork(&mut self, block: &[Step]) {
+    fn deep(&mut self, n: u64, block: &[Step]) {
+        for _ in 1..n {
+            if unsafe_free::fork() != 0 {
+                return;
+            }
+            live();
+        }
+        self.play(block);
+    }
+
+    fn wide(&mut self, n: u64) {
+        for _ in 0..n {
+            self.fork(&[Step {
+                verb: "sleep".into(),
+                args: Vec::new(),
+                block: Vec::new(),
+            }]);
+        }
+    }
+
+    fn traced(&mut self, block: &[Step]) {
         if unsafe_free::fork() == 0 {
+            live();
+            escapes::trace_me();
+            ok("raise", unsafe_free::raise(libc::SIGSTOP));
+            self.play(block);
+            exit(0);
+        }
+        // It stops before it does anything, and that is told here.
+        ok("wait", unsafe_free::wait_stopped());
+    }
+
+    fn fork(&mut self, block: &[Step]) {
+        let child = unsafe_free::fork() == 0;
+        self.child(child, block);
+    }
+
+    fn child(&mut self, child: bool, block: &[Step]) {
+        if child {
             live();
             for (signal, _) in std::mem::take(&mut self.on) {
                 unsafe_free::unblock(signal);
@@ -403,6 +466,15 @@ fn die_of(signal: i32) {
     panic!("signal {signal} did not end the puppet");
 }
 
+/// The thread ends, its child does not.
+fn thread_fork(block: &[Step]) {
+    let block = block.to_vec();
+    let forked = std::thread::spawn(move || {
+        Puppet::default().fork(&block);
+    });
+    forked.join().expect("a thread can fork");
+}
+
 fn exec(words: &[String]) {
     use std::os::unix::process::CommandExt;
     let error = std::process::Command::new(&words[0])
@@ -458,6 +530,7 @@ mod unsafe_free {
         alarm(seconds: u32) -> u32 = libc::alarm(seconds);
         raise(signal: i32) -> i32 = libc::kill(libc::getpid(), signal);
         disposition(signal: i32, how: libc::sighandler_t) -> usize = libc::signal(signal, how);
+        wait_stopped() -> i32 = libc::waitpid(-1, std::ptr::null_mut(), libc::WUNTRACED);
         wait_for(pid: i32) -> i32 = libc::waitpid(pid, std::ptr::null_mut(), 0);
     }
 

@@ -94,7 +94,7 @@ async fn checks() -> Vec<Check> {
     checks.push(socket_folder(folders));
     checks.push(lock(folders).await);
     checks.push(configuration(&folders.config));
-    checks.push(containment());
+    checks.push(containment(folders));
     checks.push(disk(&folders.artifacts()));
     checks.push(open_files());
     checks.push(terminals());
@@ -207,23 +207,28 @@ fn configuration(file: &Path) -> Check {
     }
 }
 
-/// The mark that children inherit needs a limit that may still be set.
-fn containment() -> Check {
+/// How members are found: any rung but the lowest finds them wherever they went.
+fn containment(folders: &Folders) -> Check {
     let name = "containment";
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let found = match ostler_supervisor::containment(folders) {
+        Ok(found) => found,
+        Err(fault) => return Check::bad(name, fault, "set it to one of them, or not at all"),
     };
-    // SAFETY: fills a plain struct that is alive for the call.
-    let read = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) } == 0;
-    if read && limit.rlim_max >= 1 << 62 {
-        Check::good(name, "cookie: members are found wherever they went")
-    } else {
-        Check::bad(
+    let why = match found.lacks.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", found.lacks.join("; ")),
+    };
+    match found.rung {
+        "cgroup" => Check::good(name, "cgroup: each job has a group that the kernel keeps"),
+        "cookie" => Check::good(
             name,
-            "by parents, sessions and environment only: RLIMIT_RTTIME is limited here",
-            "raise its hard limit (ulimit -R unlimited) before the supervisor starts",
-        )
+            format!("cookie: members are found wherever they went{why}"),
+        ),
+        _ => Check::bad(
+            name,
+            format!("links: by parents, sessions and environment only{why}"),
+            "raise the hard limit (ulimit -R unlimited) before the supervisor starts",
+        ),
     }
 }
 

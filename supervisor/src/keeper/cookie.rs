@@ -52,6 +52,15 @@ pub(crate) fn claim(instance: u32) -> Rung {
     }
 }
 
+/// Whether a house started by this process could mark its jobs, or why not.
+pub(crate) fn possible() -> Result<(), &'static str> {
+    let own = kernel::limit_of(0, RESOURCE).ok();
+    match own.and_then(|own| Cookie::for_child(own.rlim_max, 0, OWN)) {
+        Some(_) => Ok(()),
+        None => Err("RLIMIT_RTTIME is limited here"),
+    }
+}
+
 /// The limit that a job of this house is to carry. For a nested house the hard part is the one that is there
 /// already.
 pub(crate) fn limit(rung: Rung, instance: u32, job: u64) -> Option<libc::rlimit64> {

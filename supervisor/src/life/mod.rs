@@ -13,7 +13,7 @@ use std::{
 
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use ostler_proto::{
-    job::{Outcome, OutcomeDetail, SpawnError, State},
+    job::{Outcome, OutcomeDetail, SpawnError, State, Survivor},
     limits,
 };
 use tokio::sync::watch;
@@ -75,10 +75,17 @@ const COUNT_FIRST: Duration = Duration::from_millis(1);
 /// See [`COUNT_FIRST`].
 const COUNT_MOST: Duration = Duration::from_millis(200);
 
+/// How long the keeper may take to bury whom a forced end has killed, before that is done once more.
+const BURIAL: Duration = Duration::from_millis(50);
+/// How often it is done once more.
+const MOST_AGAIN: u32 = 8;
+
 /// What runs beside a life.
 enum Work {
     Signalled(Vec<u32>),
     Killed(Killed),
+    /// The keeper had the time to bury who was killed.
+    Awaited,
     /// Nothing: nobody could look.
     Counted(Option<u32>),
     CaughtUp,
@@ -130,6 +137,8 @@ struct Living {
     stopped: Stopped,
     /// Who was killed; a second try finds some of them again.
     forced: BTreeSet<u32>,
+    /// Forced ends that met nobody where somebody is.
+    again: u32,
 }
 
 impl Living {
@@ -178,6 +187,7 @@ impl Living {
             stopped_by,
             stopped: Stopped::default(),
             forced: BTreeSet::new(),
+            again: 0,
             job,
         }
     }
@@ -319,22 +329,23 @@ impl Living {
             self.hear_exec(facts.exec);
         }
         // A tree can become empty only at such a moment, because every orphan comes to the keeper.
-        let mut moment = facts.members_ended != self.told.members_ended;
+        let gone = facts.members_ended != self.told.members_ended;
         self.told.members_ended = facts.members_ended;
         let Some(ended) = facts.ended.filter(|e| !e.withheld) else {
             return;
         };
-        if self.told.ended.replace(ended).is_none() {
+        let first = self.told.ended.replace(ended).is_none();
+        if first {
             self.pending.push_back(Event::MainEnded);
-            self.first_count = ended.strays != 0;
-            moment = true;
         }
-        if !moment || self.life.tree_empty {
+        // A stop may have emptied the tree before the end of its leader was told.
+        if !(first || gone) || self.life.tree_empty {
             return;
         }
         if ended.strays == 0 {
             self.pending.push_back(Event::TreeEmpty);
         } else {
+            self.first_count |= first;
             self.count();
         }
     }
@@ -434,13 +445,7 @@ impl Living {
                 self.job.want_stop(self.job.spec.grace_ms, who);
             }
             Action::Polite => self.polite(before),
-            Action::Force => {
-                self.signalling += 1;
-                let (trees, mark) = (self.tools.trees.clone(), self.mark());
-                self.works.push(Box::pin(
-                    async move { Work::Killed(trees.kill(mark).await) },
-                ));
-            }
+            Action::Force => self.force(),
             Action::Bury => {
                 self.tools.keeper.reap(self.job.spec.number);
                 self.job.publish(|s| s.state = State::Draining);
@@ -489,13 +494,12 @@ impl Living {
                 self.forced.extend(killed.seen);
                 self.stopped.forced = self.forced.len() as u32;
                 if killed.survivors.is_empty() {
-                    self.pending.push_back(Event::TreeEmpty);
+                    self.found_nobody();
                 } else {
-                    self.stopped.survivors = killed.survivors;
-                    self.tell_stopped();
-                    self.pending.push_back(Event::Withstood);
+                    self.withstood(killed.survivors);
                 }
             }
+            Work::Awaited => self.awaited(),
             Work::CaughtUp => {
                 self.pending.push_back(Event::Deadline);
                 self.take_up();
@@ -510,12 +514,7 @@ impl Living {
             Work::Counted(Some(n)) => {
                 self.counting = false;
                 self.first_count = false;
-                // Whoever renews himself all the time may be missed by every look; the keeper does not miss him.
-                let sure = self
-                    .told
-                    .ended
-                    .is_some_and(|e| !matches!(e.strays, 0 | NONE));
-                self.left = n.max(u32::from(sure));
+                self.left = n.max(u32::from(self.is_inhabited()));
                 // A count during which something ended may have missed what that one forked at last.
                 if std::mem::take(&mut self.count_again) {
                     self.count_later();
@@ -530,6 +529,62 @@ impl Living {
                 }
             }
         }
+    }
+
+    /// Somebody is left for sure, as the keeper sees its children; whoever renews himself all the time is missed by
+    /// every look.
+    fn is_inhabited(&self) -> bool {
+        let ended = self.told.ended;
+        ended.is_some_and(|ended| !matches!(ended.strays, 0 | NONE))
+    }
+
+    /// A forced end met nobody any more. Where the keeper still has somebody, its news is awaited: as a rule he was
+    /// ended and is not buried yet.
+    fn found_nobody(&mut self) {
+        if self.is_inhabited() {
+            self.works.push(Box::pin(async {
+                tokio::time::sleep(BURIAL).await;
+                Work::Awaited
+            }));
+        } else {
+            self.pending.push_back(Event::TreeEmpty);
+        }
+    }
+
+    /// What slipped through between two looks is struck by the keeper as well, whose children it is.
+    fn awaited(&mut self) {
+        if self.life.tree_empty {
+            return;
+        }
+        if !self.is_inhabited() {
+            self.pending.push_back(Event::TreeEmpty);
+        } else if self.again < MOST_AGAIN {
+            self.again += 1;
+            self.tools.keeper.sweep(Some(self.job.spec.number));
+            self.force();
+        } else {
+            self.again = 0;
+            let leader = self.job.status().pid.unwrap_or(0);
+            self.withstood(vec![Survivor {
+                pid: leader,
+                program: String::new(),
+                why: "cannot be looked for: its processes die before they can be stopped".into(),
+            }]);
+        }
+    }
+
+    fn withstood(&mut self, survivors: Vec<Survivor>) {
+        self.stopped.survivors = survivors;
+        self.tell_stopped();
+        self.pending.push_back(Event::Withstood);
+    }
+
+    fn force(&mut self) {
+        self.signalling += 1;
+        let (trees, mark) = (self.tools.trees.clone(), self.mark());
+        self.works.push(Box::pin(
+            async move { Work::Killed(trees.kill(mark).await) },
+        ));
     }
 
     fn saw(&mut self, pids: &[u32]) {

@@ -20,7 +20,7 @@ use crate::{
     life::{plan, texts},
     registry::Admission,
     stats,
-    tree::{Mark, listeners},
+    tree::listeners,
 };
 
 /// Makes the job of a request, or finds the one that its key names.
@@ -73,19 +73,9 @@ impl Serve for JobGet {
         )?;
         let mut result = result(&job, true);
         if job.is_live() {
-            let status = job.status().clone();
-            let mark = Mark {
-                job: job.spec.number,
-                leader: status
-                    .finished
-                    .is_none()
-                    .then_some(status.pid.map(|p| (p, status.start_time)))
-                    .flatten(),
-                process_id: job.spec.process_id.clone(),
-            };
             let trees = &caller.house().tools.trees;
             let grouped = trees.figures(job.spec.number);
-            let pids = trees.members(mark).await;
+            let pids = trees.members(job.mark()).await;
             let looked = tokio::task::spawn_blocking(move || {
                 let ports = listeners(&pids).into_iter().map(|l| l.port).collect();
                 (stats::usage(&pids), ports, pids)

@@ -23,7 +23,7 @@ use crate::{
     job::Job,
     life::plan::within,
     lines::Lines,
-    tree::{Mark, holder, is_listening, listeners},
+    tree::{holder, is_listening, listeners},
 };
 
 /// The kernel tells nobody when a socket begins to listen, so a wait for a port looks again: first after this
@@ -218,7 +218,7 @@ impl Waiting {
     async fn still(&self) -> WaitedJob {
         let mut told = self.told(Reason::WaitOver);
         if let What::Port(port) = self.what {
-            let (mark, net) = (self.mark(), self.tree.status().pid);
+            let (mark, net) = (self.tree.mark(), self.tree.status().pid);
             let pids = self.house.tools.trees.members(mark).await;
             let looked = tokio::task::spawn_blocking(move || {
                 let ports: Vec<u16> = listeners(&pids).into_iter().map(|l| l.port).collect();
@@ -230,16 +230,6 @@ impl Waiting {
             }
         }
         told
-    }
-
-    fn mark(&self) -> Mark {
-        let status = self.tree.status();
-        let leader = status.finished.is_none().then_some(status.pid).flatten();
-        Mark {
-            job: self.tree.spec.number,
-            leader: leader.map(|pid| (pid, status.start_time)),
-            process_id: self.tree.spec.process_id.clone(),
-        }
     }
 
     /// Lines from `since` on, whole or not, with escapes stripped; the end of the job only counts when all is read.
@@ -336,7 +326,7 @@ impl Waiting {
         if !somebody {
             return None;
         }
-        let pids = self.house.tools.trees.members(self.mark()).await;
+        let pids = self.house.tools.trees.members(self.tree.mark()).await;
         let found = tokio::task::spawn_blocking(move || listeners(&pids))
             .await
             .ok()?;

@@ -89,6 +89,11 @@ pub const fn belongs(soft: u64, hard: u64, instance: u32) -> Option<u64> {
     }
 }
 
+/// Tells whether a process has set itself a limit of its own, and so carries no cookie any more if it ever did.
+pub const fn was_lowered(soft: u64) -> bool {
+    soft < SOFT
+}
+
 /// Returns the 30 bits that name a house: FNV-1a (64 bits) over the user's number as four little-endian
 /// bytes, a zero, the boot id without surrounding white space, a zero, and the path, folded by exclusive or.
 ///

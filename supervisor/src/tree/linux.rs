@@ -10,6 +10,7 @@ mod frontier;
 mod group;
 mod handle;
 mod links;
+mod lost;
 mod sockets;
 mod urgency;
 mod wake;
@@ -99,6 +100,7 @@ pub(super) struct Scanner {
     rung: Rung,
     cgroups: Option<Cgroups>,
     remembered: links::Memory,
+    lost: lost::Lost,
 }
 
 impl Scanner {
@@ -108,6 +110,7 @@ impl Scanner {
             rung,
             cgroups,
             remembered: links::Memory::default(),
+            lost: lost::Lost::default(),
         }
     }
 
@@ -149,7 +152,7 @@ impl Scanner {
     }
 
     fn scan_cookies(
-        &self,
+        &mut self,
         targets: &[Arc<Target>],
         chase: bool,
         visit: &mut dyn FnMut(usize, Found<'_>),
@@ -164,8 +167,9 @@ impl Scanner {
             // time around.
             pids.sort_unstable_by_key(|pid| Reverse((*pid <= newest, *pid)));
         }
+        let mut without = Vec::new();
         for pid in pids {
-            let Some(job) = self.consider(pid, &index, &spared, visit)? else {
+            let Some(job) = self.consider(pid, &index, &spared, &mut without, visit)? else {
                 continue;
             };
             if let Some((_, targets)) = leaders.get_mut(&pid) {
@@ -184,21 +188,37 @@ impl Scanner {
                     .for_each(|target| visit(*target, Found::Live(process)));
             }
         }
-        match before {
-            Some(before) => self.chase(before, &index, &spared, visit),
-            None => Ok(()),
+        if let Some(before) = before {
+            self.chase(before, &index, &spared, &mut without, visit)?;
         }
+        without.retain(|pid| !spared.holds(*pid));
+        for (pid, start, job) in self.lost.tell(&without, targets, self.instance) {
+            if index.wants(job, pid) {
+                let opened = self.reopen(pid, Proof::Start(start))?;
+                index
+                    .of(job, pid)
+                    .for_each(|target| tell(&opened, pid, target, visit));
+            }
+        }
+        Ok(())
     }
 
-    /// Tells of one process, if it belongs to a target; returns its job then.
+    /// Tells of one process, if it belongs to a target; returns its job then. Who may have lost his cookie is noted.
     fn consider(
         &self,
         pid: u32,
         index: &Index<'_>,
         spared: &Spared,
+        without: &mut Vec<u32>,
         visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<Option<u64>> {
-        let Some(job) = job_of(pid, self.instance) else {
+        let Some((soft, hard)) = cookie_of(pid) else {
+            return Ok(None);
+        };
+        let Some(job) = cookie::belongs(soft, hard, self.instance) else {
+            if cookie::was_lowered(soft) {
+                without.push(pid);
+            }
             return Ok(None);
         };
         if spared.holds(pid) || job == cookie::HOUSE_JOB || !index.wants(job, pid) {
@@ -218,12 +238,13 @@ impl Scanner {
         mut from: u32,
         index: &Index<'_>,
         spared: &Spared,
+        without: &mut Vec<u32>,
         visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<()> {
         let until = Instant::now() + CHASE;
         while let Some(newest) = frontier::newest().filter(|newest| *newest != from) {
             for pid in frontier::since(from, newest) {
-                self.consider(pid, index, spared, visit)?;
+                self.consider(pid, index, spared, without, visit)?;
             }
             from = newest;
             if Instant::now() >= until {

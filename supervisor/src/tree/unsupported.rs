@@ -14,6 +14,103 @@ use super::{Found, Member, Proof, Rung, Target, cookie};
 /// Its name, as its users write it.
 const SYSTEM: &str = if cfg!(windows) { "Windows" } else { "macOS" };
 
+/// Control groups: there are none.
+pub mod cgroup {
+    use std::io;
+    use std::path::Path;
+    use std::time::Instant;
+
+    use super::Wake;
+
+    /// Never made.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Cgroups {}
+
+    /// Never made.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Leaf {}
+
+    /// What became of removing a group.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Removed {
+        /// It is not there any more.
+        Gone,
+    }
+
+    /// What the kernel counted for a group.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Figures {
+        /// Processor time.
+        pub cpu_ms: u64,
+        /// Memory.
+        pub memory: Option<u64>,
+    }
+
+    impl Cgroups {
+        /// Finds none.
+        ///
+        /// # Errors
+        /// Always.
+        pub fn find(_instance: u32) -> Result<Self, String> {
+            Err(format!("{} has none", super::SYSTEM))
+        }
+
+        /// Finds none.
+        pub fn at(_folder: &Path, _instance: u32) -> Option<Self> {
+            None
+        }
+
+        /// The group of a job.
+        pub fn leaf(&self, _job: u64) -> Leaf {
+            match *self {}
+        }
+
+        /// The house's own group.
+        pub fn whole(&self) -> Leaf {
+            match *self {}
+        }
+
+        /// Removes what is empty.
+        pub fn clear(&self) {
+            match *self {}
+        }
+    }
+
+    impl Leaf {
+        /// Tells whether there is such a group.
+        pub fn exists(&self) -> bool {
+            match *self {}
+        }
+
+        /// Numbers of everybody who lives in it.
+        pub fn members(&self) -> Vec<u32> {
+            match *self {}
+        }
+
+        /// Ends everybody in it.
+        ///
+        /// # Errors
+        /// It may not be written.
+        pub fn kill(&self) -> io::Result<()> {
+            match *self {}
+        }
+
+        pub(in super::super) fn empties(&self, _until: Instant, _wake: Option<&Wake>) -> bool {
+            match *self {}
+        }
+
+        /// Removes it.
+        pub fn remove(&self) -> Removed {
+            match *self {}
+        }
+
+        /// What the kernel counted.
+        pub fn figures(&self) -> Option<Figures> {
+            match *self {}
+        }
+    }
+}
+
 fn not_yet() -> io::Error {
     let words = format!("process trees are not yet read on {SYSTEM}");
     io::Error::new(io::ErrorKind::Unsupported, words)
@@ -157,8 +254,12 @@ impl Wake {
 pub(super) struct Scanner;
 
 impl Scanner {
-    pub(super) fn new(_instance: u32, _rung: Rung) -> Self {
+    pub(super) fn new(_instance: u32, _rung: Rung, _groups: Option<cgroup::Cgroups>) -> Self {
         Self
+    }
+
+    pub(super) fn leaf(&self, _job: Option<u64>) -> Option<cgroup::Leaf> {
+        None
     }
 
     pub(super) fn scan(

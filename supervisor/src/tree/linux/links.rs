@@ -112,7 +112,7 @@ impl View {
 }
 
 /// The value of `OSTLER_JOB` in a process's first environment, if we may read it.
-fn marker(pid: u32) -> Option<String> {
+pub(super) fn marker(pid: u32) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut entries = environment.split(|byte| *byte == 0);
     let value = entries.find_map(|entry| entry.strip_prefix(b"OSTLER_JOB="))?;

@@ -1,0 +1,88 @@
+//! Promise: nothing escapes, whatever a program does and however its tree comes to its end, on every rung and for every
+//! user; where the kernel does not allow that, the matrix says so.
+
+use std::path::Path;
+
+use ostler_tests::containment::{End, User, column, excuse};
+use ostler_tests::skip;
+
+fn leaves_nobody(rung: &str, user: User, end: End) {
+    let program = Path::new(env!("CARGO_BIN_EXE_containment"));
+    let Some(cells) = column(program, rung, user, end) else {
+        return skip(&format!("no {rung} for {} here", user.word()));
+    };
+    let left = cells.iter().filter(|cell| cell.left > 0);
+    let left: Vec<_> = left
+        .filter(|cell| excuse(&cell.escape, rung, user, end).is_none())
+        .collect();
+    assert!(cells.len() >= 25, "{cells:?}");
+    assert!(left.is_empty(), "{left:?}");
+}
+
+macro_rules! columns {
+    ($($module:ident: $rung:literal, $user:ident { $($name:ident $end:ident,)* })*) => {
+        $(mod $module {
+            $(#[test]
+            fn $name() {
+                crate::leaves_nobody($rung, crate::User::$user, crate::End::$end);
+            })*
+        })*
+    };
+}
+
+columns! {
+    cgroup_root: "cgroup", Root {
+        stop Stop,
+        timeout Timeout,
+        release Release,
+        close_of_the_session Close,
+        end_of_the_house Dispose,
+        crash_then_stop Crash,
+        killed_keeper Orphaned,
+    }
+    cgroup_user: "cgroup", Ordinary {
+        stop Stop,
+        timeout Timeout,
+        release Release,
+        close_of_the_session Close,
+        end_of_the_house Dispose,
+        crash_then_stop Crash,
+        killed_keeper Orphaned,
+    }
+    cookie_root: "cookie", Root {
+        stop Stop,
+        timeout Timeout,
+        release Release,
+        close_of_the_session Close,
+        end_of_the_house Dispose,
+        crash_then_stop Crash,
+        killed_keeper Orphaned,
+    }
+    cookie_user: "cookie", Ordinary {
+        stop Stop,
+        timeout Timeout,
+        release Release,
+        close_of_the_session Close,
+        end_of_the_house Dispose,
+        crash_then_stop Crash,
+        killed_keeper Orphaned,
+    }
+    links_root: "links", Root {
+        stop Stop,
+        timeout Timeout,
+        release Release,
+        close_of_the_session Close,
+        end_of_the_house Dispose,
+        crash_then_stop Crash,
+        killed_keeper Orphaned,
+    }
+    links_user: "links", Ordinary {
+        stop Stop,
+        timeout Timeout,
+        release Release,
+        close_of_the_session Close,
+        end_of_the_house Dispose,
+        crash_then_stop Crash,
+        killed_keeper Orphaned,
+    }
+}
