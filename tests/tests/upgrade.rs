@@ -104,6 +104,7 @@ async fn follow(desk: Desk, id: String) -> u64 {
     let tail = Tail {
         id,
         follow: true,
+        since: Some(0),
         stream: Some(ostler_proto::job::Stream::Stdout),
         ..Tail::default()
     };
@@ -134,6 +135,7 @@ async fn upgrades_under_load(house: &House, jobs: usize, upgrades: usize) -> Dur
         rows.push(desk.start(script(&steps)).await);
     }
     let keeper = house.info().await.hello.keeper_pid;
+    let files = process::descriptors(keeper);
     let tails = rows
         .iter()
         .take(4)
@@ -151,6 +153,10 @@ async fn upgrades_under_load(house: &House, jobs: usize, upgrades: usize) -> Dur
         };
         assert_eq!(pids(&now), pids(&rows), "after upgrade {n}");
     }
+    assert!(process::zombies_of(keeper).is_empty());
+    let files_now = process::descriptors(keeper);
+    // The image before the last upgrade is held until the new one is steady.
+    assert!(files_now <= files + 1, "{files} became {files_now}");
     let longest = within(PATIENCE, "the last generation", asking)
         .await
         .unwrap();
@@ -389,6 +395,7 @@ fn an_image_that_dies_in_standby_is_told_and_the_old_one_goes_on() {
             "{message}"
         );
         calm.assert_still(house, "after it died").await;
+        // What was told once must not be taken for the answer to this one.
         must_upgrade(house, &other_build(house).await).await;
     });
 }
@@ -608,7 +615,8 @@ fn a_stop_beside_an_upgrade_ends_the_house_all_the_same() {
     in_empty_house(async |house| {
         for _ in 0..rounds("OSTLER_UPGRADES", 10) {
             house.start();
-            house.desk().ready(script("say ready , sleep")).await;
+            let said = house.cli(&["start", "--session", "x", "--", puppet(), "sleep"]);
+            assert_eq!(said.code, 0, "{said:?}");
             let (upgrade, stop) = std::thread::scope(|scope| {
                 let upgrade = scope.spawn(|| house.cli(&["daemon", "upgrade", "--force"]));
                 let stop = scope.spawn(|| house.cli(&["daemon", "stop", "--grace", "0"]));

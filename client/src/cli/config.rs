@@ -21,7 +21,8 @@ pub(crate) enum Command {
 
 /// Shows every setting, its value and where that comes from. Needs no supervisor.
 ///
-/// The file is read at the start of the supervisor: what it says now holds from the next `daemon start` on.
+/// The file is read at the start of the supervisor: what it says now holds from the next `daemon start` on, or from
+/// `daemon upgrade --force`, over which jobs go on.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
