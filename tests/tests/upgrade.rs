@@ -669,17 +669,7 @@ fn an_old_one_that_stands_still_is_no_obstacle() {
         // From the moment at which the next one is there, the old one is on its way.
         let keeper = old.keeper_pid;
         let next = async {
-            loop {
-                let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
-                let marks = house.marks();
-                let next = marks.living().into_iter().find(|pid| {
-                    *pid != old.pid
-                        && process::parent(*pid) == Some(keeper)
-                        && marks.job_of(*pid) == Some(house_job)
-                });
-                if next.is_some() {
-                    return;
-                }
+            while house.supervisors().into_iter().all(|pid| pid == old.pid) {
                 tokio::task::yield_now().await;
             }
         };
@@ -702,6 +692,58 @@ fn an_old_one_that_stands_still_is_no_obstacle() {
         let row = desk.wait(&row.id).await;
         assert_eq!((row.exit_code, row.output.lost), (Some(4), 0));
         desk.assert_whole(&row).await;
+    });
+}
+
+/// Kills of whoever is there, at any moment of an upgrade: the old one, the one in standby, the new one.
+#[test]
+fn kills_during_upgrades_lose_no_byte_and_no_house() {
+    in_house(async |house| {
+        let images = [other_build(house).await, ostler().to_path_buf()];
+        let desk = house.desk();
+        let over = house.path("over");
+        let mut jobs = Vec::new();
+        for n in 0..20 {
+            let steps = format!("until {over} {} 10 , exit {n}", 1021 + n);
+            jobs.push((n, desk.start(script(&steps)).await.id));
+        }
+        let keeper = house.info().await.hello.keeper_pid;
+        for round in 0..rounds("OSTLER_KILLS", 10) * 3 {
+            let params = UpgradeSupervisor {
+                force: true,
+                ..to(&images[round % 2])
+            };
+            let asked = tokio::spawn({
+                let desk = house.desk_without_session();
+                // Whatever comes of it.
+                async move { drop(desk.client.call::<SupervisorUpgrade>(params).await) }
+            });
+            // Up to 29 ms later, which in most rounds is somewhere in the middle.
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(round as u64 % 30) {
+                tokio::task::yield_now().await;
+            }
+            let there = house.supervisors();
+            if let Some(process) = there.get(round / 3 % there.len().max(1)) {
+                Process::of(*process).inspect(|p| p.signal(libc::SIGKILL));
+            }
+            within(PATIENCE, "the end of the request", asked)
+                .await
+                .unwrap();
+            // And then it serves long enough to have the crash forgiven.
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(20) {
+                house.info().await;
+            }
+        }
+        fs::write(&over, "").expect("a file can be made");
+        for (n, id) in jobs {
+            let row = desk.wait(&id).await;
+            assert_eq!((row.exit_code, row.output.lost), (Some(n), 0), "{row:?}");
+            desk.assert_whole(&row).await;
+        }
+        assert_eq!(house.info().await.hello.keeper_pid, keeper);
+        assert_eq!(house.supervisors().len(), 1);
     });
 }
 
