@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn values_are_taken_as_numbers_and_in_words() {
-        let text = "# mine\n[session]\ncommands = 16\nfinished_for = \"1d12h\"\n\n[output]\npage = \"16 KiB\"\nspill_job = 1_000\n[stop]\ngrace = 0\n";
+        let text = "# mine\n[session]\ncommands = 16\nfinished_for = \"1d12h\"\n\n[output]\npage = \"16 KiB\"\nspill_job = 1_000\n[stop]\ngrace = 0\n[client]\nauto_upgrade = true\n";
         let given = parse(text).unwrap();
         let told: Vec<_> = given
             .iter()
@@ -252,7 +252,8 @@ mod tests {
                 ("finished_for", 36 * 3_600_000, 4),
                 ("page", 16 * 1024, 7),
                 ("spill_job", 1_000, 8),
-                ("grace", 0, 10)
+                ("grace", 0, 10),
+                ("auto_upgrade", 1, 12)
             ]
         );
         assert!(parse("").unwrap().is_empty());
@@ -300,6 +301,14 @@ mod tests {
             (
                 "[output]\npage = \"8 KB\"\n",
                 "line 2: `page` must be a number of bytes",
+            ),
+            (
+                "[client]\nauto_upgrade = 1\n",
+                "line 2: `auto_upgrade` must be true or false",
+            ),
+            (
+                "[session]\ncommands = true\n",
+                "line 2: `commands` must be a whole number",
             ),
             ("[output]\npage = 8192\npage = 1\n", "line 3: "),
             ("[output\n", "line 1: "),

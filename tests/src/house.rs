@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use ostler::{Client, Endpoint, Mode, Options};
 use ostler_proto::address::{DIR_VARIABLE, Folders, RUNG_VARIABLE, STEADY_VARIABLE};
 use ostler_proto::methods::{Info, Nothing, OpenSession, SupervisorInfo};
+use ostler_supervisor::tree::cookie::HOUSE_JOB;
 use tempfile::TempDir;
 
 use crate::process::{Marks, Process, describe};
@@ -388,6 +389,19 @@ impl House {
         let pid = u32::try_from(line["pid"].as_u64()?).ok()?;
         let process = Process::of(pid)?;
         self.marks.living().contains(&pid).then_some(process)
+    }
+
+    /// Children of the keeper that carry the cookie of the house itself: the supervisor, one in standby, one that is dying.
+    ///
+    /// # Panics
+    /// There is no keeper.
+    pub fn supervisors(&self) -> Vec<u32> {
+        let keeper = self.keeper().expect("the keeper lives").pid;
+        let mut all = self.marks.living();
+        all.retain(|p| {
+            self.marks.job_of(*p) == Some(HOUSE_JOB) && crate::process::parent(*p) == Some(keeper)
+        });
+        all
     }
 
     /// How its processes are recognised.

@@ -103,7 +103,7 @@ async fn kill_before_it_answers(house: &House, generation: u64) {
         .signal(libc::SIGKILL);
     let next = async {
         loop {
-            let fresh = supervisors(house).into_iter().find(|pid| *pid != old.pid);
+            let fresh = house.supervisors().into_iter().find(|pid| *pid != old.pid);
             match fresh.and_then(Process::of) {
                 Some(process) => return process,
                 None => tokio::task::yield_now().await,
@@ -114,17 +114,6 @@ async fn kill_before_it_answers(house: &House, generation: u64) {
     next.signal(libc::SIGKILL);
     let now = house.info().await.hello;
     assert!(now.generation > generation && now.keeper_pid == old.keeper_pid);
-}
-
-/// Children of the keeper that carry the cookie of the house itself.
-fn supervisors(house: &House) -> Vec<u32> {
-    let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
-    let keeper = house.keeper().expect("the keeper lives").pid;
-    let all = house.marks().living().into_iter();
-    all.filter(|p| {
-        house.marks().job_of(*p) == Some(house_job) && process::parent(*p) == Some(keeper)
-    })
-    .collect()
 }
 
 /// The same without root, in a process of its own.

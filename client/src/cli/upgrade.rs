@@ -92,8 +92,8 @@ fn failure(error: Error, hello: &HelloAnswer) -> Failure {
             hello.version
         ))
         .hint("ostler daemon stop ends its jobs; the next start is this ostler"),
-        Error::Broken(_) => Failure::ours("not upgraded: the supervisor went away meanwhile")
-            .hint("ostler daemon status tells what runs; ostler daemon logs why"),
+        Error::Broken(_) => Failure::ours("the supervisor went away before it answered")
+            .hint("ostler daemon status tells what runs now, ostler daemon logs why"),
         other => other.into(),
     }
 }

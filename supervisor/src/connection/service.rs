@@ -181,8 +181,9 @@ impl Service {
         Routed::Task(Box::pin(async move {
             let Some(answer) = answer.await else { return };
             if !streams {
+                let granted = matches!(answer, Answer::Result { .. });
                 outbox.answer(&answer);
-                if let Some(house) = house {
+                if let Some(house) = house.filter(|_| granted) {
                     // It may go now.
                     house.upgrade.note_answer();
                 }

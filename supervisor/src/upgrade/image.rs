@@ -90,7 +90,7 @@ impl Image {
         };
         let verdict: Verdict = serde_json::from_slice(&said)
             .map_err(|_| format!("{path} is no ostler that can be upgraded to"))?;
-        match verdict.reason {
+        match verdict.objection() {
             Some(reason) => Err(format!("{} cannot take over: {reason}", verdict.ostler)),
             None => Ok(verdict),
         }

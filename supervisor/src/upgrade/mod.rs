@@ -97,9 +97,12 @@ impl Upgrade {
         self.reached(Stage::Going).await;
     }
 
-    /// The answer to who asked for it is among those that are to be written.
+    /// A request for an upgrade was granted, and the answer is among those that are to be written. Before this supervisor
+    /// leaves that means nothing: then the build was the one that runs.
     pub(crate) fn note_answer(&self) {
-        self.answered.notify_one();
+        if *self.stage.borrow() == Stage::Going {
+            self.answered.notify_one();
+        }
     }
 
     /// Comes with that.
@@ -126,6 +129,20 @@ impl Upgrade {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The answer to one that came to nothing was taken for that of the next one, which then was cut off.
+    #[test]
+    fn only_the_answer_of_the_upgrade_that_goes_is_waited_for() {
+        use futures_util::FutureExt;
+        let upgrade = Upgrade::default();
+        drop(upgrade.begin().expect("nobody is at it"));
+        upgrade.note_answer();
+        let turn = upgrade.begin().expect("that one is over");
+        assert!(turn.start() && turn.go());
+        assert!(upgrade.answered().now_or_never().is_none());
+        upgrade.note_answer();
+        assert!(upgrade.answered().now_or_never().is_some());
+    }
 
     #[test]
     fn one_upgrade_at_a_time_and_none_beside_the_end_of_the_house() {

@@ -42,6 +42,21 @@ pub(crate) struct Verdict {
     pub(crate) reason: Option<String>,
 }
 
+impl Verdict {
+    /// Why it cannot take over, from its own mouth or because of what is written between its check and its turn.
+    pub(super) fn objection(&self) -> Option<String> {
+        let (oldest, newest) = self.formats;
+        let format = ledger::FORMAT;
+        let strange = || {
+            format!(
+                "it understands formats {oldest} to {newest} of the records, and this is {format}"
+            )
+        };
+        let understood = (oldest..=newest).contains(&format);
+        self.reason.clone().or_else(|| (!understood).then(strange))
+    }
+}
+
 /// Runs the check: the hidden entry of the image.
 pub(crate) fn give(build: &str, config: Option<&Path>) -> ExitCode {
     let reason = look(config).err();
@@ -118,6 +133,20 @@ pub(super) fn pack(records: &[(u64, Vec<u8>)]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verdict_of_another_build_is_read_by_what_it_has_in_common() {
+        let read = |text: &str| serde_json::from_str::<Verdict>(text).expect("it is a verdict");
+        let later = r#"{"ostler":{"version":"9.0.0","build":"x","more":1},"wire":[1,3],"formats":[1,4],"colour":"red"}"#;
+        assert_eq!(read(later).objection(), None);
+        let much_later = later.replace("[1,4]", "[2,4]");
+        assert_eq!(
+            read(&much_later).objection().as_deref(),
+            Some("it understands formats 2 to 4 of the records, and this is 1")
+        );
+        let unwilling = later.replace("\"colour\"", "\"reason\"");
+        assert_eq!(read(&unwilling).objection().as_deref(), Some("red"));
+    }
 
     #[test]
     fn records_come_out_of_their_copy_as_they_went_in() {
