@@ -1,7 +1,7 @@
 //! Promise: whatever happens in whatever order, for as long as it lasts: no process too many or too few, no byte lost
 //! or doubled, no code wrong, nothing that grows.
 //!
-//! Starts, tails, reads, stops, ends, lines in a shell and crashes are drawn by chance from a seed; every promise that
+//! Starts, tails, reads, stops, ends, lines in a shell, crashes and upgrades are drawn by chance from a seed; every promise that
 //! can be checked is checked after each step. Short here; for a long one:
 //!
 //! ```text
@@ -14,16 +14,18 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use ostler::follow::Event;
+use ostler::upgrade::{Upgraded, upgrade};
 use ostler_proto::job::{JobResult, Outcome, Row, State, Stream};
 use ostler_proto::methods::{
     JobList, JobRelease, JobStart, JobTail, List, Reason, ShellExec, ShellOpen, Tail, Target,
+    UpgradeSupervisor,
 };
 use ostler_proto::shell::{Exec, OpenShell};
 use ostler_tests::chance::Chance;
 use ostler_tests::desk::{bytes_of, script};
 use ostler_tests::house::{House, in_house};
 use ostler_tests::process::{self, Process};
-use ostler_tests::{Desk, PATIENCE, pattern, rounds, within};
+use ostler_tests::{Desk, PATIENCE, ostler, pattern, rounds, within};
 use tokio::task::JoinHandle;
 
 /// Reads a job's standard output to its end over whatever happens to the supervisor, byte for byte.
@@ -141,6 +143,7 @@ enum Do {
     Crash,
     CrashTwice,
     Freeze,
+    Upgrade,
 }
 
 /// Each as often as it stands here.
@@ -170,6 +173,7 @@ const DRAWN: &[Do] = &[
     Do::Crash,
     Do::CrashTwice,
     Do::Freeze,
+    Do::Upgrade,
 ];
 
 /// Live jobs at most: the machine is to be busy, not full.
@@ -224,6 +228,7 @@ impl Soak<'_> {
             }
             Do::CrashTwice => self.crash_twice().await,
             Do::Freeze => self.freeze().await,
+            Do::Upgrade => self.upgrade().await,
         }
     }
 
@@ -455,6 +460,22 @@ impl Soak<'_> {
             tokio::task::yield_now().await;
         }
         supervisor.signal(libc::SIGCONT);
+    }
+
+    /// To itself, which takes the same way as to another build.
+    async fn upgrade(&mut self) {
+        let before = self.house.info().await.hello;
+        let to = UpgradeSupervisor {
+            image: ostler().display().to_string(),
+            force: true,
+        };
+        let desk = self.house.desk_without_session();
+        let done = within(PATIENCE, "an upgrade", upgrade(&desk.client, to)).await;
+        let done = done.unwrap_or_else(|e| panic!("{e}, {self}"));
+        assert!(matches!(done, Upgraded::Done { .. }), "{done:?}, {self}");
+        let after = self.house.info().await.hello;
+        let told = (after.keeper_pid, after.generation);
+        assert_eq!(told, (before.keeper_pid, before.generation + 1), "{self}");
     }
 
     /// Every promise that can be seen from outside, now.
