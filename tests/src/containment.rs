@@ -713,7 +713,7 @@ impl<'a> Stage<'a> {
 /// Between the polite and the forced end.
 const GRACE: u64 = 300;
 /// The time limit: everybody is in place by then, also on a busy machine.
-const LIMIT: u64 = 8_000;
+const LIMIT: u64 = 6_000;
 
 /// How deep or wide: 500, unless the variable says more.
 fn size(variable: &str) -> String {
