@@ -26,7 +26,8 @@
 //! - [`reach`]: connect, or start a supervisor exactly once and connect;
 //! - [`Connection`]: LSP framing; many calls and streams at once on one socket;
 //! - [`Client`]: a connection that comes back after the supervisor was replaced, with the same session;
-//! - [`Stream`](follow::Stream): output that goes on at its cursor over such a break.
+//! - [`Stream`](follow::Stream): output that goes on at its cursor over such a break;
+//! - [`upgrade`](upgrade::upgrade): another build in the place of the supervisor.
 //!
 //! Everything is plain tokio: a current-thread runtime with I/O and time enabled is enough. Times and
 //! durations on the wire are integer milliseconds, sizes bytes. The library never prints, never reads a
@@ -41,6 +42,10 @@ mod frames;
 pub mod house;
 mod start;
 mod unavailable;
+pub mod upgrade;
+
+/// Which build of its version this is: what it was made of, as a number.
+pub const BUILD: &str = env!("OSTLER_BUILD");
 
 pub use client::{Client, fresh_key};
 pub use connection::{Call, Connection, Error, Streaming};

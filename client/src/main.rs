@@ -5,6 +5,7 @@ mod exit;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -18,6 +19,9 @@ fn main() -> ExitCode {
         }
         // The keeper must find a process without threads and without files of ours.
         ["daemon", "keep"] => cli::daemon::keep(false),
+        ["daemon", "check", ..] => {
+            ostler_supervisor::check(ostler::BUILD, args.get(3).map(Path::new))
+        }
         ["daemon", "supervise", ..] => cli::daemon::supervise(args.get(3..).unwrap_or_default()),
         _ => cli::main(args),
     }

@@ -19,6 +19,11 @@ pub const RUNG_VARIABLE: &str = "OSTLER_RUNG";
 /// hundreds of times a minute, which elsewhere is a reason to end the house.
 pub const STEADY_VARIABLE: &str = "OSTLER_STEADY_MS";
 
+/// A file with two numbers, the milliseconds by which the wall clock and the clock that counts the machine's sleep are
+/// ahead of the true ones, in a house that `OSTLER_DIR` moved: no test may set the clocks of its machine or put it to
+/// sleep.
+pub const CLOCKS_VARIABLE: &str = "OSTLER_CLOCKS";
+
 /// Longest path of a Unix socket, its final NUL not counted.
 pub const SOCKET_PATH_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 

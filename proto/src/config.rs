@@ -135,9 +135,13 @@ fn number(unit: Unit, value: &DeValue<'_>) -> Result<u64, String> {
         Unit::Count => "must be a whole number".to_owned(),
         Unit::Bytes => "must be a number of bytes, or a size such as \"256 KiB\"".to_owned(),
         Unit::Ms => "must be a number of milliseconds, or a time such as \"3s\"".to_owned(),
+        Unit::Switch => "must be true or false".to_owned(),
     };
     match value {
-        DeValue::Integer(digits) => digits.to_string().parse().map_err(|_| wanted()),
+        DeValue::Boolean(on) if unit == Unit::Switch => Ok(u64::from(*on)),
+        DeValue::Integer(digits) if unit != Unit::Switch => {
+            digits.to_string().parse().map_err(|_| wanted())
+        }
         DeValue::String(words) if unit == Unit::Ms && !is_plain(words) => duration::parse(words),
         DeValue::String(words) if unit == Unit::Bytes => size(words).ok_or_else(wanted),
         _ => Err(wanted()),
@@ -169,6 +173,7 @@ impl Unit {
     pub fn say(self, value: u64) -> String {
         match self {
             Self::Count => value.to_string(),
+            Self::Switch => (value == 1).to_string(),
             Self::Bytes => said(
                 value,
                 &[
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn values_are_taken_as_numbers_and_in_words() {
-        let text = "# mine\n[session]\ncommands = 16\nfinished_for = \"1d12h\"\n\n[output]\npage = \"16 KiB\"\nspill_job = 1_000\n[stop]\ngrace = 0\n";
+        let text = "# mine\n[session]\ncommands = 16\nfinished_for = \"1d12h\"\n\n[output]\npage = \"16 KiB\"\nspill_job = 1_000\n[stop]\ngrace = 0\n[client]\nauto_upgrade = true\n";
         let given = parse(text).unwrap();
         let told: Vec<_> = given
             .iter()
@@ -247,7 +252,8 @@ mod tests {
                 ("finished_for", 36 * 3_600_000, 4),
                 ("page", 16 * 1024, 7),
                 ("spill_job", 1_000, 8),
-                ("grace", 0, 10)
+                ("grace", 0, 10),
+                ("auto_upgrade", 1, 12)
             ]
         );
         assert!(parse("").unwrap().is_empty());
@@ -296,6 +302,14 @@ mod tests {
                 "[output]\npage = \"8 KB\"\n",
                 "line 2: `page` must be a number of bytes",
             ),
+            (
+                "[client]\nauto_upgrade = 1\n",
+                "line 2: `auto_upgrade` must be true or false",
+            ),
+            (
+                "[session]\ncommands = true\n",
+                "line 2: `commands` must be a whole number",
+            ),
             ("[output]\npage = 8192\npage = 1\n", "line 3: "),
             ("[output\n", "line 1: "),
             (
@@ -324,7 +338,7 @@ mod tests {
         for setting in SETTINGS {
             let value = setting.unit.say(setting.default);
             let value = match setting.unit {
-                Unit::Count => value,
+                Unit::Count | Unit::Switch => value,
                 Unit::Bytes | Unit::Ms => format!("{value:?}"),
             };
             let text = format!("[{}]\n{} = {value}\n", setting.table, setting.key);

@@ -23,6 +23,8 @@ pub mod methods;
 
 pub mod shell;
 
+pub mod upgrade;
+
 pub mod address;
 pub mod config;
 pub mod duration;

@@ -15,6 +15,8 @@ pub enum Unit {
     Bytes,
     /// Milliseconds; in the file also `"3s"` or `"1h30m"`.
     Ms,
+    /// 0 or 1; in the file `false` or `true`.
+    Switch,
 }
 
 /// A limit that the configuration file may change.
@@ -172,6 +174,8 @@ settings! {
         steady: u64 = 10 * SECOND, Ms, 1, HOUR;
         /// Descriptors that are kept free for connections and control.
         descriptors_reserve: u64 = 32, Count, 8, 100_000;
+        /// How long the image of an upgrade may take to say whether it understands what runs.
+        check_patience: u64 = 5 * SECOND, Ms, 1, 60 * SECOND;
         /// Size at which its log begins anew; the one before is kept beside it.
         log: u64 = 4 * MIB, Bytes, 4 * KIB, GIB;
     }
@@ -184,6 +188,8 @@ settings! {
         hello_patience: u64 = 5 * SECOND, Ms, 1, HOUR;
         /// `daemon status` and `doctor` give up after this time and never signal.
         status_patience: u64 = 2 * SECOND, Ms, 1, HOUR;
+        /// A command of a later version puts itself in the place of the supervisor that it finds (`daemon upgrade`) before it goes on; without it says so and leaves it.
+        auto_upgrade: u64 = 0, Switch, 0, 1;
     }
     connection {
         /// Connections at once.

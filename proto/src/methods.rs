@@ -17,7 +17,11 @@ use crate::{
     },
 };
 
-pub use crate::{reason::Reason, resource::ResourceLimit};
+pub use crate::{
+    reason::Reason,
+    resource::ResourceLimit,
+    upgrade::{Build, UpgradeBegun, UpgradeSupervisor},
+};
 
 /// A method of the table.
 pub trait Method: 'static {
@@ -84,6 +88,7 @@ table! {
     SupervisorHello "supervisor/hello" ordered (Hello) -> HelloAnswer, "Says who both sides are; optional. The owner key makes every session of the user visible.";
     SupervisorInfo "supervisor/info" spawned (Nothing) -> Info, "Tells what this supervisor is and has.";
     SupervisorStop "supervisor/stop" spawned (StopSupervisor) -> StopSummary, "Refuses new work, stops every job, answers when all are gone, then leaves.";
+    SupervisorUpgrade "supervisor/upgrade" spawned (UpgradeSupervisor) -> UpgradeBegun, "Checks another image, starts it in standby, answers, then leaves for it; jobs go on. Refused before anything stops.";
     SessionOpen "session/open" ordered (OpenSession) -> OpenedSession, "Creates a session or attaches to one by its token.";
     SessionList "session/list" spawned (Nothing) -> SessionTable, "Lists the sessions that this connection may see.";
     SessionRename "session/rename" ordered (RenameSession) -> MovedSession, "Gives a session another id: the whole slot moves. Onto one that exists, it is adopted by that.";
@@ -140,8 +145,11 @@ pub struct HelloAnswer {
     pub protocol: u32,
     /// Oldest one.
     pub protocol_min: u32,
-    /// Build.
+    /// Version of the supervisor.
     pub version: String,
+    /// Which build of that version; empty in one that does not say so.
+    #[serde(default)]
+    pub build: String,
     /// Process number of the supervisor.
     pub pid: u32,
     /// Process number of the keeper.
@@ -178,6 +186,12 @@ pub struct Info {
     pub rung_why: Option<String>,
     /// How bytes are read: `splice`, or `read` where the former is refused.
     pub byte_path: String,
+    /// What the keeper is, which an upgrade leaves as it was.
+    #[serde(default)]
+    pub keeper: Build,
+    /// Why the last upgrade was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_back: Option<String>,
 }
 
 /// `supervisor/stop`.

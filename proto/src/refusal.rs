@@ -82,6 +82,8 @@ kinds! {
     Ambiguous = 2019 "ambiguous";
     /// The key was used for another request.
     KeyConflict = 2020 "key_conflict";
+    /// The image cannot take over; nothing has changed.
+    ImageRefused = 2021 "image_refused";
 }
 
 /// A refusal: what, why and what next.

@@ -24,32 +24,36 @@ use interprocess::{
 use ostler_proto::{
     address::{DIR_VARIABLE, Folders, STEADY_VARIABLE},
     config, limits,
+    methods::Build,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     clock::Moment,
-    connection, diary,
+    connection, diary, disk,
     house::{House, longest_dispose},
     keeper::cookie,
     ledger::Ledger,
     life::Tools,
     log::{
         Arena,
-        scratch::{Pool, ScratchPair, splice_works},
+        scratch::{ScratchPair, splice_works},
     },
+    outbox,
     process::link::{self, Keeper, Leave, Why},
     pump::Pumps,
+    quarantine::Quarantine,
     registry::Registry,
     restore, secret,
     tree::{Rung, Trees},
+    upgrade::Upgrade,
 };
 
 /// The wire to the keeper.
 const WIRE: i32 = 3;
 /// Runs the supervisor on the wire of its keeper.
-pub(crate) fn run(folders: Folders) -> ExitCode {
+pub(crate) fn run(folders: Folders, build: &str) -> ExitCode {
     // A start that looks for a living house signals what it takes for a keeper; this is none, and it has no children
     // that could inherit the setting.
     // SAFETY: plain call with a constant disposition.
@@ -86,22 +90,31 @@ pub(crate) fn run(folders: Folders) -> ExitCode {
         runtime.spawn_blocking(|| ());
         // On a worker: a main thread that is woken for each of its events would cost a switch each time.
         let served = runtime.block_on(async {
-            tokio::spawn(serve(folders))
+            tokio::spawn(serve(folders, build.to_owned()))
                 .await
                 .map_err(io::Error::other)?
         });
-        // What still runs on blocking threads must not hold up the end.
-        runtime.shutdown_timeout(Duration::from_millis(200));
+        match served {
+            // Clients wait for the next one; a write that is cut here is done again there.
+            Ok(End::Upgrade) => runtime.shutdown_background(),
+            // What still runs on blocking threads must not hold up the end.
+            _ => runtime.shutdown_timeout(Duration::from_millis(200)),
+        }
         served
     });
     match served {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             crate::log_line!("error", "the supervisor ends: {error}");
             ExitCode::FAILURE
         }
     }
 }
+
+/// How long a start waits for the disk of the artifacts; a full folder on a slow one takes some time.
+const DISK_ANSWERS: Duration = Duration::from_secs(10);
+/// The same at the end, which has a bound of its own.
+const DISK_ANSWERS_LAST: Duration = Duration::from_secs(5);
 
 /// See [`STEADY_VARIABLE`].
 fn steady_time() -> Duration {
@@ -113,6 +126,15 @@ fn steady_time() -> Duration {
     Duration::from_millis(given.unwrap_or(limits::steady()))
 }
 
+/// Why this process is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The house is.
+    House,
+    /// The next supervisor waits.
+    Upgrade,
+}
+
 /// Makes a private folder and those above it.
 fn make_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new()
@@ -121,12 +143,12 @@ fn make_folder(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-async fn serve(folders: Folders) -> io::Result<()> {
+async fn serve(folders: Folders, build: String) -> io::Result<End> {
     // SAFETY: the keeper put the wire there before it executed us, and nobody else in this process has it.
     let wire = unsafe { OwnedFd::from_raw_fd(WIRE) };
     let (keeper, brought) = Keeper::hello(wire).await?;
     let listener = brought.listener.try_clone()?;
-    let house = match furnish(folders, keeper.clone(), brought).await {
+    let house = match furnish(folders, build, keeper.clone(), brought).await {
         Ok(house) => house,
         Err(error) => {
             // The words go to the client that waits for this start, and into the lock file.
@@ -140,9 +162,10 @@ async fn serve(folders: Folders) -> io::Result<()> {
     keeper.ready();
     crate::log_line!(
         "info",
-        "serving, generation {}, pid {}, keeper {}",
+        "serving, generation {}, pid {}, {}, keeper {}",
         house.generation,
         std::process::id(),
+        house.this(),
         house.keeper_pid
     );
     let old = Arc::clone(&house);
@@ -176,6 +199,10 @@ async fn serve(folders: Folders) -> io::Result<()> {
                 return stop_and_leave(&house, &keeper).await;
             }
             () = house.disposed.notified() => return dispose(&house, Leave::Dispose).await,
+            () = house.upgrade.going() => {
+                accept.abort();
+                return Ok(make_way(&house).await);
+            }
             () = idle(&house) => {
                 if leave_idle(&house, &accepting).await? {
                     return dispose(&house, Leave::Idle).await;
@@ -186,7 +213,7 @@ async fn serve(folders: Folders) -> io::Result<()> {
 }
 
 /// Stops every job and leaves. A keeper that dies meanwhile tells of no end any more: the stop would wait for ever.
-async fn stop_and_leave(house: &House, keeper: &Keeper) -> io::Result<()> {
+async fn stop_and_leave(house: &House, keeper: &Keeper) -> io::Result<End> {
     tokio::select! {
         biased;
         () = keeper.closed() => keeper_lost(house).await,
@@ -195,7 +222,12 @@ async fn stop_and_leave(house: &House, keeper: &Keeper) -> io::Result<()> {
 }
 
 /// Builds the house from what the keeper brought, and puts back what an earlier supervisor left.
-async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::Result<Arc<House>> {
+async fn furnish(
+    folders: Folders,
+    build: String,
+    keeper: Keeper,
+    brought: link::House,
+) -> io::Result<Arc<House>> {
     make_folder(&folders.state).map_err(|e| named(&folders.state, &e))?;
     let arena = Arena::map(brought.arena, brought.headers)?;
     let (ledger, entries) = Ledger::open(brought.ledger)?;
@@ -219,7 +251,7 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         past.generation + 1,
     ));
     if brought.why == Why::First {
-        clear_leftovers(&folders, &trees).await;
+        clear_leftovers(&folders, &trees).await?;
     }
     let byte_path = if splice_works().is_ok_and(|(pipe, _)| pipe) {
         "splice"
@@ -227,11 +259,12 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         "read"
     };
     let jobs = keeper.fetch().await;
-    let restored = restore::prepare(&registry, &arena, &past, jobs, trees.rung());
+    let quarantine = Quarantine::new(&arena, brought.restoring, past.quarantined());
+    let restored = restore::prepare(&registry, &arena, &past, jobs, trees.rung(), quarantine);
     for pair in &pairs {
-        crate::log::scratch::restore(pair, &arena, |job| restored.log_of(job))?;
+        restored.empty(pair, &arena)?;
     }
-    let pumps = Arc::new(Pumps::new(Pool::new(pairs), keeper.clone()));
+    let pumps = Arc::new(Pumps::new(pairs, keeper.clone()));
     // SAFETY: getppid has no precondition.
     let keeper_pid = unsafe { libc::getppid() } as u32;
     let house = Arc::new(House {
@@ -253,12 +286,21 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
         disposed: Notify::new(),
         ended: Notify::new(),
         places: Arc::new(Semaphore::new(limits::connections())),
+        build,
+        keeper_build: Build {
+            version: brought.build,
+            build: brought.build_id,
+        },
+        keeper_wire: brought.wire,
+        taken_back: brought.taken_back,
+        upgrade: Upgrade::default(),
     });
     ledger.append(&crate::ledger::Entry::House {
         started_at: house.started_at,
         generation: house.generation,
         next_number: past.next_number,
         notices: past.notices,
+        format: crate::ledger::FORMAT,
     });
     restored.resume(&house, &past);
     std::mem::forget(brought.lock);
@@ -266,7 +308,10 @@ async fn furnish(folders: Folders, keeper: Keeper, brought: link::House) -> io::
 }
 
 /// Ends what a dead house left running and clears its folders, before anybody is answered.
-async fn clear_leftovers(folders: &Folders, trees: &Trees) {
+///
+/// # Errors
+/// The disk of the artifacts does not answer. Nobody may clear them later: what is there by then is in use.
+async fn clear_leftovers(folders: &Folders, trees: &Trees) -> io::Result<()> {
     // SAFETY: getppid has no precondition.
     let keep = [std::process::id(), unsafe { libc::getppid() } as u32];
     let ended = trees.sweep_house(&keep).await;
@@ -285,8 +330,19 @@ async fn clear_leftovers(folders: &Folders, trees: &Trees) {
             survivor.why
         );
     }
-    // As a whole: where a link stands in its place, the link goes and what it points to stays.
-    let _ = fs::remove_dir_all(folders.artifacts());
+    match disk::clear(&folders.artifacts(), DISK_ANSWERS).await {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
+        // What stands in its place is in the way of long logs alone, and each of them will say so.
+        _ => Ok(()),
+    }
+}
+
+/// Clears the artifacts of a house that ends.
+async fn clear_artifacts(folders: &Folders) {
+    if let Err(error) = disk::clear(&folders.artifacts(), DISK_ANSWERS_LAST).await {
+        let folder = folders.artifacts();
+        crate::log_line!("warn", "artifacts {} stay: {error}", folder.display());
+    }
 }
 
 /// How members are found in this house.
@@ -447,21 +503,36 @@ async fn leave_idle(house: &House, accepted: &Notify) -> io::Result<bool> {
     Ok(true)
 }
 
+/// How long the answer to who asked for an upgrade may take to be written; that one may be gone.
+const ANSWER_WITHIN: Duration = Duration::from_millis(100);
+/// How long the other answers may take: somebody who does not read must not keep all others waiting.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(20);
+
+/// The next supervisor waits: what was answered is written, no byte moves any more. All else is as in a crash, which
+/// loses nothing, and may come at any moment of this.
+async fn make_way(house: &House) -> End {
+    let _ = tokio::time::timeout(ANSWER_WITHIN, house.upgrade.answered()).await;
+    let _ = tokio::time::timeout(ANSWERS_WITHIN, outbox::written()).await;
+    crate::log_line!("info", "making way for the next supervisor");
+    house.tools.pumps.stop();
+    End::Upgrade
+}
+
 /// The orderly end: answers are out, artifacts go, the keeper ends what is left and removes the socket.
-async fn dispose(house: &House, why: Leave<'_>) -> io::Result<()> {
+async fn dispose(house: &House, why: Leave<'_>) -> io::Result<End> {
     let mut signs = house.registry.signs();
     // The client that asked reads its answer and goes; a client that stays does not hold up the end.
     let gone = signs.wait_for(|s| s.alone);
     let _ = tokio::time::timeout(Duration::from_secs(1), gone).await;
-    let _ = fs::remove_dir_all(house.folders.artifacts());
+    clear_artifacts(&house.folders).await;
     crate::log_line!("info", "leaving: {why:?}");
     let _ = house.tools.keeper.leave(&why);
     house.tools.keeper.flushed().await;
-    Ok(())
+    Ok(End::House)
 }
 
 /// The keeper was killed: zombies and orphans are init's now and their statuses are lost. End everything.
-async fn keeper_lost(house: &House) -> io::Result<()> {
+async fn keeper_lost(house: &House) -> io::Result<End> {
     crate::log_line!("error", "the keeper is gone: ending everything");
     house.registry.leave();
     let _ = fs::remove_file(house.folders.socket());
@@ -482,6 +553,6 @@ async fn keeper_lost(house: &House) -> io::Result<()> {
     if !house.tools.trees.remove_groups() {
         crate::log_line!("error", "a control group of the house is left");
     }
-    let _ = fs::remove_dir_all(house.folders.artifacts());
-    Ok(())
+    clear_artifacts(&house.folders).await;
+    Ok(End::House)
 }

@@ -6,7 +6,7 @@ use ostler_proto::{
     PROTOCOL, PROTOCOL_MIN, VERSION,
     address::Folders,
     limits,
-    methods::{HelloAnswer, Start},
+    methods::{Build, HelloAnswer, Start},
     refusal::Refusal,
 };
 use tokio::sync::{Notify, Semaphore, watch};
@@ -16,8 +16,9 @@ use crate::{
     job::{Job, Who},
     keeper::wire::Facts,
     life::{self, Tools, plan},
-    process::link::JobFds,
+    process::link::{JobFds, Leave},
     registry::{Lease, Registry},
+    upgrade::Upgrade,
 };
 
 /// The one house of this process.
@@ -39,6 +40,14 @@ pub(crate) struct House {
     pub(crate) places: Arc<Semaphore>,
     /// Somebody asked for the end; the daemon finishes it after the answer.
     pub(crate) disposed: Notify,
+    /// Which build this is, and which the keeper.
+    pub(crate) build: String,
+    pub(crate) keeper_build: Build,
+    /// Wire versions that the keeper speaks.
+    pub(crate) keeper_wire: (u32, u32),
+    /// Why the last upgrade was taken back.
+    pub(crate) taken_back: Option<String>,
+    pub(crate) upgrade: Upgrade,
 }
 
 impl House {
@@ -48,10 +57,19 @@ impl House {
             protocol: PROTOCOL,
             protocol_min: PROTOCOL_MIN,
             version: VERSION.into(),
+            build: self.build.clone(),
             pid: std::process::id(),
             keeper_pid: self.keeper_pid,
             generation: self.generation,
             owner,
+        }
+    }
+
+    /// What this supervisor is.
+    pub(crate) fn this(&self) -> Build {
+        Build {
+            version: VERSION.into(),
+            build: self.build.clone(),
         }
     }
 
@@ -125,7 +143,7 @@ impl House {
                 None => self.ended.notified().await,
                 Some(at) => {
                     // Kept longer than that, not exactly as long.
-                    let left = (at + 1).saturating_sub(Moment::now().wall);
+                    let left = (at + 1).saturating_sub(Moment::now().boot);
                     tokio::time::sleep(Duration::from_millis(left)).await;
                     self.registry.expire();
                 }
@@ -153,6 +171,10 @@ impl House {
     /// Stops every job, newest first, without waiting in between: one grace in all. Returns the jobs.
     pub(crate) async fn stop_all(&self, grace_ms: u64, by: &str) -> Vec<Arc<Job>> {
         self.registry.leave();
+        if self.upgrade.call_off() {
+            // Sent or not, an end of the keeper is told elsewhere.
+            let _ = self.tools.keeper.leave(&Leave::Stay);
+        }
         let mut jobs = self.registry.live();
         jobs.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
         for job in &jobs {

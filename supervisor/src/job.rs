@@ -132,6 +132,14 @@ pub(crate) struct Spec {
     /// Where output goes that leaves the ring.
     pub(crate) spill: Option<String>,
     pub(crate) slot: u32,
+    /// What this record is to be read as.
+    #[serde(default = "first_format")]
+    pub(crate) format: u32,
+}
+
+/// The format of what does not say so.
+pub(crate) fn first_format() -> u32 {
+    1
 }
 
 /// How much is wanted of a job. Only rises.
@@ -149,6 +157,8 @@ pub(crate) enum Cause {
     Timeout,
     Idle,
     OutputLimit,
+    /// Supervisors died while restoring it.
+    Quarantine,
 }
 
 /// Who wanted it first.
@@ -184,6 +194,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Nothing of the job is to be looked at any more but its processes.
+    pub(crate) fn is_quarantine(&self) -> bool {
+        let who = self.who.as_ref();
+        who.is_some_and(|who| who.cause == Cause::Quarantine)
+    }
+
     fn raise(&mut self, level: Level, force_at: u64, who: Who, now: u64) -> bool {
         let before = (self.level, self.force_at);
         if self.level == Level::Run {
@@ -487,6 +503,23 @@ impl Job {
         self.wanted.send_modify(|w| w.renew(grace_ms, now));
     }
 
+    /// Its end is wanted at once and whatever was wanted before, and it counts as lost.
+    pub(crate) fn quarantine(&self, reason: &str) -> Wanted {
+        let now = crate::clock::mono();
+        let wanted = Wanted {
+            level: Level::Kill,
+            force_at: now,
+            who: Some(Who {
+                cause: Cause::Quarantine,
+                by: "quarantine".into(),
+                reason: Some(reason.into()),
+            }),
+            since: now,
+        };
+        self.restore_wanted(wanted.clone());
+        wanted
+    }
+
     /// Puts back what an earlier supervisor had been asked.
     pub(crate) fn restore_wanted(&self, wanted: Wanted) {
         self.wanted.send_replace(wanted);
@@ -721,11 +754,10 @@ impl Job {
         let Some(path) = self.log.spill_path() else {
             return Vec::new();
         };
-        let bytes = std::fs::metadata(path).map_or(0, |m| m.len());
         vec![Artifact {
             kind: "log".into(),
             path: path.display().to_string(),
-            bytes,
+            bytes: self.log.spill_bytes(),
         }]
     }
 

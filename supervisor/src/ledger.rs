@@ -17,12 +17,20 @@ use std::{
 };
 
 use ostler_proto::limits;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{
-    job::{Finished, Seat, Spec, Wanted},
+    job::{Finished, Seat, Spec, Wanted, first_format},
     session::{Record, Tombstone},
 };
+
+/// Format of the entries and of the records of jobs that this build writes. One that an earlier build would
+/// misunderstand raises it. A field that is only added does not: see [`check`].
+pub(crate) const FORMAT: u32 = 1;
+
+/// The oldest format that this build understands.
+pub(crate) const FORMAT_OLDEST: u32 = 1;
 
 /// A ledger below this size is never rewritten.
 const SMALL: u64 = 4 * 1024 * 1024;
@@ -38,6 +46,9 @@ pub(crate) enum Entry {
         /// Numbers of notices up to this one are used.
         #[serde(default)]
         notices: u64,
+        /// What it writes.
+        #[serde(default = "first_format")]
+        format: u32,
     },
     /// A session was opened or changed.
     Session(Record),
@@ -158,7 +169,17 @@ impl Ledger {
         let file = File::from(fd);
         let mut bytes = vec![0; file.metadata()?.len() as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        let (entries, good) = decode(&bytes);
+        let Decoded {
+            entries,
+            strange,
+            good,
+        } = decode(&bytes);
+        if strange > 0 {
+            crate::log_line!(
+                "error",
+                "ledger: {strange} entries are not understood and left out; a later build wrote them"
+            );
+        }
         // A torn tail would hide every later record from the next reader.
         file.set_len(good)?;
         append_only(&file)?;
@@ -184,6 +205,18 @@ impl Ledger {
             Ok(()) => inner.len += record.len() as u64,
             Err(error) => crate::log_line!("error", "ledger: {error}"),
         }
+    }
+
+    /// All of it, as it is now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn copy(&self) -> io::Result<Vec<u8>> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        // What is there, not what was counted: the next one reads the file.
+        let mut bytes = vec![0; inner.file.metadata()?.len() as usize];
+        inner.file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
     }
 
     /// Tells whether [`Ledger::rewrite`] is worth its while.
@@ -246,28 +279,126 @@ fn append_only(file: &File) -> io::Result<()> {
 
 fn encode(entry: &Entry) -> Vec<u8> {
     let body = serde_json::to_vec(entry).expect("entries are plain data with string keys");
-    let mut record = Vec::with_capacity(body.len() + 12);
+    let mut record = Vec::with_capacity(body.len() + HEAD);
     record.extend_from_slice(&(body.len() as u32).to_le_bytes());
     record.extend_from_slice(&checksum(&body).to_le_bytes());
     record.extend_from_slice(&body);
     record
 }
 
-/// Returns the entries up to the first record that is not whole, and where that one begins.
-fn decode(bytes: &[u8]) -> (Vec<Entry>, u64) {
-    let (mut entries, mut at) = (Vec::new(), 0);
-    while let Some((entry, size)) = decode_one(&bytes[at..]) {
-        entries.push(entry);
-        at += size;
-    }
-    (entries, at as u64)
+/// What stands in a ledger.
+#[derive(Default)]
+struct Decoded {
+    entries: Vec<Entry>,
+    /// Whole records that this build does not know. They hide nothing behind them.
+    strange: usize,
+    /// Where the first record begins that is not whole.
+    good: u64,
 }
 
-fn decode_one(bytes: &[u8]) -> Option<(Entry, usize)> {
+fn decode(bytes: &[u8]) -> Decoded {
+    let mut decoded = Decoded::default();
+    for body in bodies(bytes) {
+        match serde_json::from_slice(body) {
+            Ok(entry) => decoded.entries.push(entry),
+            Err(_) => decoded.strange += 1,
+        }
+        decoded.good += (body.len() + HEAD) as u64;
+    }
+    decoded
+}
+
+/// Length and checksum of a record.
+const HEAD: usize = 12;
+
+/// The bodies of all records up to the first that is not whole.
+fn bodies(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let body = body(rest)?;
+        rest = &rest[HEAD + body.len()..];
+        Some(body)
+    })
+}
+
+fn body(bytes: &[u8]) -> Option<&[u8]> {
     let len = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
-    let sum = u64::from_le_bytes(bytes.get(4..12)?.try_into().ok()?);
-    let body = bytes.get(12..12 + len)?;
-    (checksum(body) == sum).then(|| serde_json::from_slice(body).ok().map(|e| (e, 12 + len)))?
+    let sum = u64::from_le_bytes(bytes.get(4..HEAD)?.try_into().ok()?);
+    let body = bytes.get(HEAD..HEAD + len)?;
+    (checksum(body) == sum).then_some(body)
+}
+
+/// Whether this build understands all of a ledger and would lose nothing of it.
+///
+/// # Errors
+/// The first thing that it would.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
+    for (n, body) in bodies(bytes).enumerate() {
+        let here = |why| format!("entry {} of the ledger {why}", n + 1);
+        if let Entry::House { format, .. } = check_one::<Entry>(body).map_err(here)? {
+            check_format(format).map_err(here)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for the record of a job.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_record(bytes: &[u8]) -> Result<(), String> {
+    check_format(check_one::<Spec>(bytes)?.format)
+}
+
+fn check_format(format: u32) -> Result<(), String> {
+    if (FORMAT_OLDEST..=FORMAT).contains(&format) {
+        return Ok(());
+    }
+    Err(format!(
+        "has format {format}, and {FORMAT_OLDEST} to {FORMAT} are understood"
+    ))
+}
+
+/// Reads it, and looks whether all that it says would be written again.
+fn check_one<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let cannot = |error| format!("is not understood: {error}");
+    let written: Value = serde_json::from_slice(bytes).map_err(cannot)?;
+    let read: T = serde_json::from_slice(bytes).map_err(cannot)?;
+    let again = serde_json::to_value(&read).map_err(cannot)?;
+    match lost(&written, &again) {
+        Some(field) => Err(format!("has {field}, which would be lost")),
+        None => Ok(read),
+    }
+}
+
+/// The first field of one that another does not have. One that says nothing may be left out.
+fn lost(one: &Value, other: &Value) -> Option<String> {
+    match (one, other) {
+        (Value::Object(fields), Value::Object(others)) => {
+            fields
+                .iter()
+                .find_map(|(name, value)| match others.get(name) {
+                    Some(other) => lost(value, other).map(|inner| format!("{name}.{inner}")),
+                    None if says_nothing(value) => None,
+                    None => Some(name.clone()),
+                })
+        }
+        (Value::Array(items), Value::Array(others)) => {
+            let pairs = items.iter().zip(others).enumerate();
+            let inner = |(n, (one, other))| lost(one, other).map(|inner| format!("{n}.{inner}"));
+            pairs.map(inner).find_map(|found| found)
+        }
+        _ => None,
+    }
+}
+
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
 }
 
 /// FNV-1a: it guards against torn writes, not against malice.
@@ -304,6 +435,94 @@ mod tests {
             })
             .collect();
         assert_eq!(ids, ["alive", "meanwhile", "later"]);
+    }
+
+    fn record(body: &str) -> Vec<u8> {
+        let sum = checksum(body.as_bytes()).to_le_bytes();
+        [
+            &(body.len() as u32).to_le_bytes()[..],
+            &sum,
+            body.as_bytes(),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn an_entry_of_a_later_build_hides_nothing_behind_it() {
+        let bytes = [
+            encode(&closed("a")),
+            record(r#"{"Painted":{"colour":"red"}}"#),
+            encode(&closed("b")),
+        ];
+        let decoded = decode(&bytes.concat());
+        assert_eq!((decoded.entries.len(), decoded.strange), (2, 1));
+        assert_eq!(decoded.good, bytes.concat().len() as u64);
+    }
+
+    #[test]
+    fn what_would_be_lost_or_misread_is_named() {
+        for (body, why) in [
+            (r#"{"Closed":{"id":"x"}}"#, None),
+            (r#"{"Closed":{"id":"x","later":null}}"#, None),
+            (
+                r#"{"Closed":{"id":"x","by":"me"}}"#,
+                Some("entry 1 of the ledger has Closed.by, which would be lost"),
+            ),
+            (
+                r#"{"Painted":{}}"#,
+                Some("entry 1 of the ledger is not understood: unknown variant `Painted`"),
+            ),
+            (
+                r#"{"House":{"started_at":1,"generation":1,"next_number":1,"notices":0,"format":2}}"#,
+                Some("entry 1 of the ledger has format 2, and 1 to 1 are understood"),
+            ),
+        ] {
+            match (check(&record(body)), why) {
+                (Ok(()), None) => {}
+                (Err(said), Some(why)) if said.starts_with(why) => {}
+                (said, _) => panic!("{body}: {said:?}"),
+            }
+        }
+        // A torn tail is no entry.
+        assert_eq!(check(&record("{}")[..13]), Ok(()));
+    }
+
+    /// A record as the first build wrote it, before there was a format.
+    const FIRST: &str = r#"{"number":5,"born":{"session":{"id":"x","name":"x"},"key":"01M8QGYK5K415C1HMM5VBWWYNQ",
+        "id":"t1"},"process_id":"proc_01M8QGYK5M4R7FZ6RWVG3DMY1T","kind":"command","name":null,"args":["true"],"cwd":"/",
+        "candidates":["/usr/bin/true","/bin/true"],"accepted":{"wall":1796085861556,"mono":36685893,"boot":36685893},
+        "window":null,"timeout_at":null,"timeout_ms":null,"idle_ms":null,"grace_ms":3000,"max_bytes":null,
+        "on_limit":"keep","ok":[],"side_effect":null,"key":"be5bf66561f9541e","key_of":6294263268952095871,
+        "stdin_open":false,"pty":false,"shell":null,"sent_to":null,"bound":true,"spill":"/tmp/x.log","slot":4}"#;
+
+    #[test]
+    fn the_record_of_a_job_is_understood_whole_or_refused() {
+        assert_eq!(check_record(FIRST.as_bytes()), Ok(()));
+        let with = |more: &str| {
+            let record = FIRST.replace("\"slot\":4", &format!("\"slot\":4,{more}"));
+            check_record(record.as_bytes())
+        };
+        assert_eq!(with(r#""format":1"#), Ok(()));
+        let later = "has format 2, and 1 to 1 are understood".to_owned();
+        assert_eq!(with(r#""format":2"#), Err(later));
+        let lost = "has colour, which would be lost".to_owned();
+        assert_eq!(with(r#""colour":"red""#), Err(lost));
+        // One that did not arrive.
+        assert!(check_record(b"").is_err());
+    }
+
+    #[test]
+    fn every_entry_of_ours_says_again_what_it_said() {
+        let house = Entry::House {
+            started_at: 1,
+            generation: 2,
+            next_number: 3,
+            notices: 4,
+            format: FORMAT,
+        };
+        let all = [house, closed("a"), Entry::Unbound { number: 1 }];
+        let bytes: Vec<u8> = all.iter().flat_map(encode).collect();
+        assert_eq!(check(&bytes), Ok(()));
     }
 
     fn closed(id: &str) -> Entry {

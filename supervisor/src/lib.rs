@@ -24,6 +24,7 @@
 //! - *Wanted* only rises; every request is safe to repeat.
 //! - Output has no queue; the only queues are keyboard input and the outbox, both bounded.
 //! - A foreign job is the same answer as no job.
+//! - One supervisor has a house at any moment; in an upgrade the next one waits and has read nothing.
 //! - There is no periodic tick: an idle supervisor does not wake.
 
 mod daemon;
@@ -48,6 +49,8 @@ mod shell;
 
 mod ledger;
 
+#[cfg(test)]
+mod fuzz;
 mod life;
 
 mod pump;
@@ -75,18 +78,22 @@ mod clock;
 mod file;
 
 mod diary;
+mod disk;
 
 mod secret;
 
 mod signal;
+
+mod upgrade;
 
 pub mod keeper;
 
 pub mod log;
 
 pub mod process;
+mod quarantine;
 
-use std::{ffi::OsString, fs, io::Write, process::ExitCode};
+use std::{ffi::OsString, fs, io::Write, path::Path, process::ExitCode};
 
 use ostler_proto::{address::Folders, config};
 
@@ -97,6 +104,8 @@ pub struct KeepOptions {
     pub folders: Folders,
     /// Stay the process that was started, for service units.
     pub foreground: bool,
+    /// Which build of its version this program is.
+    pub build: &'static str,
 }
 
 /// Runs the keeper of a house until the house is gone. Standard output is where the starting client waits for
@@ -105,6 +114,7 @@ pub fn keep(options: KeepOptions) -> ExitCode {
     let KeepOptions {
         folders,
         foreground,
+        build,
     } = options;
     match config::read(fs::read_to_string(&folders.config)) {
         Ok(given) => config::apply(&given),
@@ -145,6 +155,7 @@ pub fn keep(options: KeepOptions) -> ExitCode {
         supervise: words.into_iter().chain(paths).collect(),
         image: None,
         foreground,
+        build: build.into(),
     })
 }
 
@@ -208,6 +219,13 @@ pub fn folders_of(words: &[OsString]) -> Option<Folders> {
 }
 
 /// Runs the supervisor: the hidden entry that the keeper executes, with its wire on descriptor 3.
-pub fn supervise(folders: Folders) -> ExitCode {
-    daemon::run(folders)
+pub fn supervise(folders: Folders, build: &str) -> ExitCode {
+    daemon::run(folders, build)
+}
+
+/// Says whether this program could take over a house, with copies of its ledger on descriptor 3 and of its jobs' records
+/// on descriptor 4: the hidden entry that a supervisor executes before it makes room. `build`: which one of its version;
+/// `config`: the settings that it would have.
+pub fn check(build: &str, config: Option<&Path>) -> ExitCode {
+    upgrade::check(build, config)
 }

@@ -3,9 +3,12 @@
 //! Whoever streams reserves a place first and reads its log afterwards, so a slow client is a number and not a
 //! backlog. A client that asks and asks and never reads is disconnected when its answers reach their bound.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use interprocess::os::unix::uds_local_socket::tokio::Stream;
@@ -23,9 +26,37 @@ use tokio::{
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
     framing: Framing,
-    answers: mpsc::UnboundedSender<Vec<u8>>,
+    answers: mpsc::UnboundedSender<Answer>,
     frames: mpsc::Sender<Vec<u8>>,
     waiting: Arc<Waiting>,
+}
+
+/// Answers of all connections that are not written yet.
+static UNWRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Comes when every answer is written, or its client is gone. It looks again and again: to wake somebody with each
+/// answer would cost all of them, and this is asked once in the life of a process.
+pub(crate) async fn written() {
+    while UNWRITTEN.load(Ordering::Acquire) > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+struct Answer(Vec<u8>);
+
+impl Answer {
+    fn new(bytes: Vec<u8>) -> Self {
+        UNWRITTEN.fetch_add(1, Ordering::AcqRel);
+        Self(bytes)
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        UNWRITTEN.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Bytes of answers that are not written yet.
@@ -38,7 +69,7 @@ struct Waiting {
 
 /// The writing side.
 pub(crate) struct Writer {
-    answers: mpsc::UnboundedReceiver<Vec<u8>>,
+    answers: mpsc::UnboundedReceiver<Answer>,
     frames: mpsc::Receiver<Vec<u8>>,
     waiting: Arc<Waiting>,
 }
@@ -82,7 +113,7 @@ impl Outbox {
             self.waiting.full.notify_one();
         }
         // A connection that is gone needs no answer.
-        let _ = self.answers.send(frame);
+        let _ = self.answers.send(Answer::new(frame));
     }
 
     /// Waits for a place in the stream queue.
@@ -131,16 +162,16 @@ impl Writer {
     async fn write(&mut self, stream: &Stream) {
         let mut socket = stream;
         loop {
-            let frame = tokio::select! {
+            let written = tokio::select! {
                 biased;
-                Some(frame) = self.answers.recv() => {
-                    self.waiting.bytes.fetch_sub(frame.len(), Ordering::AcqRel);
-                    frame
+                Some(answer) = self.answers.recv() => {
+                    self.waiting.bytes.fetch_sub(answer.0.len(), Ordering::AcqRel);
+                    socket.write_all(&answer.0).await
                 }
-                Some(frame) = self.frames.recv() => frame,
+                Some(frame) = self.frames.recv() => socket.write_all(&frame).await,
                 else => return,
             };
-            if socket.write_all(&frame).await.is_err() {
+            if written.is_err() {
                 return;
             }
         }

@@ -24,7 +24,7 @@ use crate::{
     job::{Cause, Job, Who},
     log::{
         Log,
-        scratch::{Pool, Step},
+        scratch::{Pool, ScratchPair, Step},
     },
     process::link::Keeper,
     ready, replies,
@@ -51,19 +51,26 @@ const PAUSES: usize = 4;
 /// What all pumps of a house share.
 pub(crate) struct Pumps {
     pool: Pool,
+    pairs: usize,
     keeper: Keeper,
     writers: Semaphore,
     big: AtomicUsize,
 }
 
 impl Pumps {
-    pub(crate) fn new(pool: Pool, keeper: Keeper) -> Self {
+    pub(crate) fn new(pairs: Vec<ScratchPair>, keeper: Keeper) -> Self {
         Self {
-            pool,
+            pairs: pairs.len(),
+            pool: Pool::new(pairs),
             keeper,
             writers: Semaphore::new(limits::spill_writers()),
             big: AtomicUsize::new(0),
         }
+    }
+
+    /// No byte moves any more, in the last moment of a process.
+    pub(crate) fn stop(&self) {
+        self.pool.close(self.pairs);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
+    fs, io,
     os::fd::OwnedFd,
     path::Path,
     sync::Arc,
@@ -18,8 +18,12 @@ use crate::{
     house::House,
     job::{Finished, Job, Seat, Spec, Wanted, Who},
     ledger::{Entry, Moved, Moves, Seated},
-    log::{Arena, Log},
-    process::link::JobState,
+    log::{
+        Arena, Log,
+        scratch::{self, ScratchPair},
+    },
+    process::link::{JobFds, JobState},
+    quarantine::{self, Quarantine},
     registry::{Registry, spill_policy},
     session::{Record, Tombstone},
 };
@@ -63,6 +67,7 @@ impl Past {
                 generation,
                 next_number,
                 notices,
+                ..
             } => {
                 self.notices = self.notices.max(notices);
                 self.started_at = Some(started_at);
@@ -142,6 +147,12 @@ impl Past {
         self.begun.values().filter(move |spec| !over(spec))
     }
 
+    /// Jobs that an earlier supervisor has put into quarantine.
+    pub(crate) fn quarantined(&self) -> impl Iterator<Item = u64> {
+        let wanted = self.wanted.iter().filter(|(_, w)| w.is_quarantine());
+        wanted.map(|(number, _)| *number)
+    }
+
     /// Names by which the owner of a job may still call it.
     fn old_names(&self, number: u64) -> &[String] {
         self.seats.get(&number).map_or(&[], |s| &s.from)
@@ -156,6 +167,9 @@ fn seat<'a>(seats: &'a HashMap<u64, Seated>, spec: &'a Spec) -> &'a Seat {
 /// Jobs that are back, before anything of them is read or decided.
 pub(crate) struct Restored {
     jobs: Vec<(Arc<Job>, Option<JobState>)>,
+    /// What the keeper has no readable record of.
+    unreadable: Vec<JobState>,
+    quarantine: Quarantine,
 }
 
 /// Makes sessions and jobs; nothing runs yet. Called before the scratch pipes are emptied into the rings.
@@ -165,6 +179,7 @@ pub(crate) fn prepare(
     past: &Past,
     states: Vec<JobState>,
     rung: &'static str,
+    quarantine: Quarantine,
 ) -> Restored {
     for record in &past.sessions {
         let stones = past
@@ -177,35 +192,29 @@ pub(crate) fn prepare(
     registry.restore_gone(past.moved.clone());
     let mut jobs = Vec::new();
     let mut live = HashSet::new();
+    let mut unreadable = Vec::new();
+    let maker = Maker {
+        registry,
+        arena,
+        past,
+        rung,
+        quarantine: &quarantine,
+    };
     for mut state in states {
         let Ok(spec) = serde_json::from_slice::<Spec>(&state.record) else {
-            crate::log_line!(
-                "error",
-                "job {} of the keeper has no record that can be read",
-                state.job
-            );
+            unreadable.push(state);
             continue;
         };
         live.insert(spec.number);
         let spill = state.fds.spill.take();
-        let finished = past.finished.get(&spec.number).map(|(_, f)| f.clone());
-        jobs.push((
-            make(registry, arena, past, spec, finished, spill, rung),
-            Some(state),
-        ));
+        if quarantine.holds(spec.number) {
+            state.fds = JobFds::default();
+        }
+        jobs.push((maker.make(spec, spill), Some(state)));
     }
-    for (number, (spec, finished)) in &past.finished {
+    for (number, (spec, _)) in &past.finished {
         if !live.contains(number) && !past.gone.contains(&spec.process_id) {
-            let job = make(
-                registry,
-                arena,
-                past,
-                spec.clone(),
-                Some(finished.clone()),
-                None,
-                rung,
-            );
-            jobs.push((job, None));
+            jobs.push((maker.make(spec.clone(), None), None));
         }
     }
     jobs.sort_by_key(|(job, _)| job.spec.number);
@@ -213,7 +222,11 @@ pub(crate) fn prepare(
         let shells = jobs.iter().map(|(job, _)| job);
         bury(registry, past.seat(spec), spec, shells);
     }
-    Restored { jobs }
+    Restored {
+        jobs,
+        unreadable,
+        quarantine,
+    }
 }
 
 /// A send in the background ends with its supervisor, what it sent does not.
@@ -243,89 +256,100 @@ fn bury<'a>(
     registry.bury_lost(&seat.session.id, tombstone);
 }
 
-fn make(
-    registry: &Registry,
-    arena: &Arc<Arena>,
-    past: &Past,
-    spec: Spec,
-    finished: Option<Finished>,
-    spill: Option<OwnedFd>,
+/// What a job is made again from.
+struct Maker<'a> {
+    registry: &'a Registry,
+    arena: &'a Arc<Arena>,
+    past: &'a Past,
     rung: &'static str,
-) -> Arc<Job> {
-    let seated = past.seats.get(&spec.number);
-    let seat = past.seat(&spec).clone();
-    let policy = match registry.budget_of(&seat.session.id) {
-        Some(budget) => spill_policy(&spec, &budget),
-        None => crate::log::SpillPolicy::Off,
-    };
-    let log = Log::restore(
-        Arc::clone(arena),
-        spec.slot as usize,
-        spec.number,
-        spill,
-        policy,
-    );
-    let feed = spec.stdin_open.then(Feed::new);
-    let (number, bound) = (spec.number, spec.bound);
-    let job = Job::new(spec, log, rung, feed, Arc::clone(&registry.events));
-    job.sit(seat);
-    if let Some(wanted) = past.wanted.get(&number) {
-        job.restore_wanted(wanted.clone());
+    quarantine: &'a Quarantine,
+}
+
+impl Maker<'_> {
+    fn make(&self, spec: Spec, spill: Option<OwnedFd>) -> Arc<Job> {
+        let number = spec.number;
+        self.quarantine
+            .restoring(number, || self.make_marked(spec, spill))
     }
-    if bound && past.unbound.contains(&number) {
-        job.unbind();
+
+    fn make_marked(&self, spec: Spec, spill: Option<OwnedFd>) -> Arc<Job> {
+        let past = self.past;
+        let (number, bound) = (spec.number, spec.bound);
+        let seated = past.seats.get(&number);
+        let seat = past.seat(&spec).clone();
+        let log = self.log(&spec, &seat, spill);
+        let feed = spec.stdin_open.then(Feed::new);
+        let events = Arc::clone(&self.registry.events);
+        let job = Job::new(spec, log, self.rung, feed, events);
+        job.sit(seat);
+        if let Some(wanted) = past.wanted.get(&number) {
+            job.restore_wanted(wanted.clone());
+        }
+        if bound && past.unbound.contains(&number) {
+            job.unbind();
+        }
+        if let Some((_, finished)) = past.finished.get(&number) {
+            let finished = finished.clone();
+            job.publish(|s| {
+                s.state = ostler_proto::job::State::Exited;
+                s.pid = finished.pid;
+                s.resolved.clone_from(&finished.resolved);
+                s.file.clone_from(&finished.file);
+                s.finished = Some(Arc::new(finished));
+            });
+        }
+        if let Some(notice) = seated.and_then(|s| s.notice) {
+            job.renumber_notice(notice);
+        }
+        Arc::new(job)
     }
-    if let Some(finished) = finished {
-        job.publish(|s| {
-            s.state = ostler_proto::job::State::Exited;
-            s.pid = finished.pid;
-            s.resolved.clone_from(&finished.resolved);
-            s.file.clone_from(&finished.file);
-            s.finished = Some(Arc::new(finished));
-        });
+
+    fn log(&self, spec: &Spec, seat: &Seat, spill: Option<OwnedFd>) -> Arc<Log> {
+        let policy = match self.registry.budget_of(&seat.session.id) {
+            Some(budget) => spill_policy(spec, &budget),
+            None => crate::log::SpillPolicy::Off,
+        };
+        let (arena, slot, number) = (Arc::clone(self.arena), spec.slot as usize, spec.number);
+        if self.quarantine.holds(number) {
+            return Log::new(arena, slot, number, policy);
+        }
+        Log::restore(arena, slot, number, spill, policy)
     }
-    if let Some(notice) = seated.and_then(|s| s.notice) {
-        job.renumber_notice(notice);
-    }
-    Arc::new(job)
 }
 
 impl Restored {
-    /// The log of a job, for the bytes that a scratch pipe still holds.
-    pub(crate) fn log_of(&self, job: u64) -> Option<Arc<Log>> {
-        self.jobs
-            .iter()
-            .find(|(j, _)| j.spec.number == job)
-            .map(|(j, _)| Arc::clone(&j.log))
+    /// Moves what a scratch pipe still holds to the log that it is for.
+    ///
+    /// # Errors
+    /// The pipe cannot be asked or read.
+    pub(crate) fn empty(&self, pair: &ScratchPair, arena: &Arc<Arena>) -> io::Result<()> {
+        let job = scratch::owner_of(pair, arena);
+        self.quarantine.restoring(job, || {
+            scratch::restore(pair, arena, |job| self.log_of(job))
+        })
+    }
+
+    fn log_of(&self, job: u64) -> Option<Arc<Log>> {
+        let mut jobs = self.jobs.iter().map(|(job, _)| job);
+        let job = jobs.find(|j| j.spec.number == job)?;
+        (!self.quarantine.holds(job.spec.number)).then(|| Arc::clone(&job.log))
     }
 
     /// Puts the jobs into the table and goes on with the lives of those that have one.
     pub(crate) fn resume(self, house: &Arc<House>, past: &Past) {
-        let mut back = 0;
+        let back = self
+            .jobs
+            .iter()
+            .filter(|(_, state)| state.is_some())
+            .count();
         for (job, state) in self.jobs {
-            let seated = house
-                .registry
-                .restore_job(&job, past.old_names(job.spec.number));
-            match state {
-                None => {
-                    job.log.seal();
-                    job.publish(|s| s.over = true);
-                }
-                Some(state) => {
-                    back += 1;
-                    if job.status().finished.is_some() {
-                        // The keeper knows it still, so that somebody was left; how many is counted again.
-                        job.publish(|s| s.left = s.left.max(1));
-                    }
-                    if !seated {
-                        // Its session was closed in the moment of the crash: nobody could ever stop it.
-                        job.want_stop(job.spec.grace_ms, Who::asked("close", None));
-                    } else if job.is_bound() {
-                        wait_for_client(&job);
-                    }
-                    house.adopt(&job, state.entry.facts, Some(state.fds));
-                }
-            }
+            let old_names = past.old_names(job.spec.number);
+            self.quarantine.end(&job, &house.tools.ledger);
+            self.quarantine
+                .restoring(job.spec.number, || go_on(house, &job, old_names, state));
+        }
+        for state in self.unreadable {
+            quarantine::put_down(&house.tools, state);
         }
         // A first supervisor has an empty arena, and to look at each of its headers would fill two megabytes with them.
         let crashed = past.started_at.is_some();
@@ -340,6 +364,27 @@ impl Restored {
             crate::log_line!("info", "went on with {back} {jobs}");
         }
     }
+}
+
+/// Puts a job into the table and goes on with its life, if it has one.
+fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option<JobState>) {
+    let seated = house.registry.restore_job(job, old_names);
+    let Some(state) = state else {
+        job.log.seal();
+        job.publish(|s| s.over = true);
+        return;
+    };
+    if job.status().finished.is_some() {
+        // The keeper knows it still, so that somebody was left; how many is counted again.
+        job.publish(|s| s.left = s.left.max(1));
+    }
+    if !seated {
+        // Its session was closed in the moment of the crash: nobody could ever stop it.
+        job.want_stop(job.spec.grace_ms, Who::asked("close", None));
+    } else if job.is_bound() {
+        wait_for_client(job);
+    }
+    house.adopt(job, state.entry.facts, Some(state.fds));
 }
 
 /// A connection broken by our own restart is no cancel: the client of a foreground run has some time to come back.

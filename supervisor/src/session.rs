@@ -13,7 +13,7 @@ use ostler_proto::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{job::Job, ledger::Seated, log::Budget};
+use crate::{clock::Moment, job::Job, ledger::Seated, log::Budget};
 
 /// What survives of a session: its ledger entry.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) struct Record {
     /// The session that it works for, by that one's folder and by its id at the time.
     pub(crate) parent: Option<(String, String)>,
     /// When its lease ended its jobs; it goes some time after that.
-    pub(crate) lapsed_at: Option<u64>,
+    pub(crate) lapsed: Option<Moment>,
     /// The last notice that its reader has confirmed.
     pub(crate) seen: u64,
     /// Next number of each kind: commands, shells, sub-agents, sends.
@@ -260,27 +260,28 @@ impl Session {
     }
 
     /// Ended jobs beyond what is kept, oldest first.
-    pub(crate) fn surplus(&self, now_wall: u64) -> Vec<u64> {
+    pub(crate) fn surplus(&self, now: Moment) -> Vec<u64> {
         let ended: Vec<_> = self.jobs.values().filter(|j| !j.is_live()).collect();
         let many = ended.len().saturating_sub(limits::finished());
         ended
             .iter()
             .enumerate()
             .filter(|(i, j)| {
-                let at = j.status().finished.as_ref().map_or(now_wall, |f| f.at.wall);
-                *i < many || now_wall.saturating_sub(at) > limits::finished_for()
+                let at = j.status().finished.as_ref().map_or(now.boot, |f| f.at.boot);
+                *i < many || now.boot.saturating_sub(at) > limits::finished_for()
             })
             .map(|(_, j)| j.spec.number)
             .collect()
     }
 
-    /// Wall time at which the first of what is kept here has been kept long enough.
+    /// Boot time at which the first of what is kept here has been kept long enough: it counts the sleep of the machine,
+    /// and nobody can set it.
     pub(crate) fn expires(&self) -> Option<u64> {
         let ended = self.jobs.values().filter(|j| !j.is_live());
-        let ended = ended.filter_map(|j| Some(j.status().finished.as_ref()?.at.wall));
+        let ended = ended.filter_map(|j| Some(j.status().finished.as_ref()?.at.boot));
         // A session with survivors, or with somebody in it, waits for nothing but them.
         let left = self.clients == 0 && !self.jobs.values().any(|j| j.is_live());
-        let lapsed = self.record.lapsed_at.filter(|_| left);
+        let lapsed = self.record.lapsed.filter(|_| left).map(|at| at.boot);
         let first = ended.chain(lapsed).min()?;
         Some(first + limits::finished_for())
     }
@@ -298,7 +299,7 @@ impl Session {
             parent: self.record.parent.as_ref().map(|(_, id)| id.clone()),
             lease_ms: self.record.lease_ms,
             lease_left_ms: self.lease_left(),
-            lapsed_at: self.record.lapsed_at,
+            lapsed_at: self.record.lapsed.map(|at| at.wall),
         }
     }
 
@@ -308,7 +309,7 @@ impl Session {
         let lease = self
             .record
             .lease_ms
-            .filter(|_| self.record.lapsed_at.is_none())?;
+            .filter(|_| self.record.lapsed.is_none())?;
         Some((since + lease).saturating_sub(crate::clock::mono()))
     }
 

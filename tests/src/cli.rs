@@ -35,6 +35,22 @@ impl House {
         finish(command, &args.join(" "))
     }
 
+    /// The same with another program than the one under test.
+    ///
+    /// # Panics
+    /// It does not end in time.
+    pub fn cli_of(&self, program: &std::path::Path, args: &[&str]) -> Said {
+        let plain = self.ostler(args);
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env_clear()
+            .envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))))
+            .current_dir(self.file("."))
+            .stdin(Stdio::null());
+        finish(command, &args.join(" "))
+    }
+
     /// Runs a line of `sh` in which `ostler` and `puppet` are commands.
     ///
     /// # Panics

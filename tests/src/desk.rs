@@ -279,6 +279,27 @@ impl Desk {
         assert_eq!(bytes.len() as u64, n, "bytes of {id}");
     }
 
+    /// All of what an `until` printed is its pattern, and as long as it says on its error output.
+    ///
+    /// # Panics
+    /// It is not.
+    pub async fn assert_whole(&self, row: &Row) {
+        let said = self.stream(&row.id, Stream::Stderr).await;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let wanted = said
+            .trim()
+            .strip_prefix("total ")
+            .and_then(|n| n.parse::<u64>().ok());
+        let all = self.stream(&row.id, Stream::Stdout).await;
+        assert_eq!(pattern::first_difference(0, &all), None, "{}", row.id);
+        assert_eq!(
+            Some(all.len() as u64),
+            wanted,
+            "bytes of {}, which said {said}",
+            row.id
+        );
+    }
+
     /// Waits, look by look, until a row is as it should be: for states that have no wait of their own. Each look
     /// is a whole round trip, so that it does not spin.
     pub async fn until(&self, id: &str, what: &str, is: impl Fn(&JobResult) -> bool) -> JobResult {

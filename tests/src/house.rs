@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use ostler::{Client, Endpoint, Mode, Options};
 use ostler_proto::address::{DIR_VARIABLE, Folders, RUNG_VARIABLE, STEADY_VARIABLE};
 use ostler_proto::methods::{Info, Nothing, OpenSession, SupervisorInfo};
+use ostler_supervisor::tree::cookie::HOUSE_JOB;
 use tempfile::TempDir;
 
 use crate::process::{Marks, Process, describe};
@@ -226,22 +227,41 @@ impl House {
     /// # Panics
     /// It is not ready.
     pub fn start_with_descriptors(&self, most: u64) {
+        let said = self.try_start_with_limit(libc::RLIMIT_NOFILE, most);
+        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+    }
+
+    /// Starts it with a limit that it cannot raise, unless it is root, and returns its first line.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    pub fn try_start_with_limit(&self, resource: libc::__rlimit_resource_t, most: u64) -> String {
         let limit = libc::rlimit {
             rlim_cur: most,
             rlim_max: most,
         };
         let set = move || {
             // SAFETY: a valid limit; one system call between fork and exec.
-            match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            match unsafe { libc::setrlimit(resource, &raw const limit) } {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
             }
         };
-        let said = self.spawn(|command| {
+        self.spawn(|command| {
             // SAFETY: `set` makes one system call and allocates nothing.
             unsafe { command.pre_exec(set) };
-        });
-        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+        })
+    }
+
+    /// Starts the daemon and waits for nothing.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    pub fn begin(&self) -> Process {
+        let keeper = self.execute(|_| {});
+        let process = Process::of(keeper.id()).expect("nobody has waited for it");
+        self.hold(keeper);
+        process
     }
 
     /// Starts it after a step of the child's own, between fork and exec.
@@ -274,6 +294,17 @@ impl House {
     }
 
     fn spawn(&self, adjust: impl FnOnce(&mut Command)) -> String {
+        let mut keeper = self.execute(adjust);
+        let mut said = String::new();
+        let out = keeper.stdout.take().expect("it was piped");
+        BufReader::new(out)
+            .read_line(&mut said)
+            .expect("the daemon speaks text");
+        self.hold(keeper);
+        said
+    }
+
+    fn execute(&self, adjust: impl FnOnce(&mut Command)) -> Child {
         let words = fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -287,17 +318,14 @@ impl House {
             // A Ctrl-C at the test's terminal must not be what ends the house.
             .process_group(0);
         adjust(&mut command);
-        let mut keeper = command.spawn().expect("ostler can be executed");
-        let mut said = String::new();
-        let out = keeper.stdout.take().expect("it was piped");
-        BufReader::new(out)
-            .read_line(&mut said)
-            .expect("the daemon speaks text");
+        command.spawn().expect("ostler can be executed")
+    }
+
+    fn hold(&self, keeper: Child) {
         let mut held = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut former) = held.replace(keeper) {
             let _ = former.wait();
         }
-        said
     }
 
     /// Options of a client that shows the owner key.
@@ -390,6 +418,19 @@ impl House {
         let pid = u32::try_from(line["pid"].as_u64()?).ok()?;
         let process = Process::of(pid)?;
         self.marks.living().contains(&pid).then_some(process)
+    }
+
+    /// Children of the keeper that carry the cookie of the house itself: the supervisor, one in standby, one that is dying.
+    ///
+    /// # Panics
+    /// There is no keeper.
+    pub fn supervisors(&self) -> Vec<u32> {
+        let keeper = self.keeper().expect("the keeper lives").pid;
+        let mut all = self.marks.living();
+        all.retain(|p| {
+            self.marks.job_of(*p) == Some(HOUSE_JOB) && crate::process::parent(*p) == Some(keeper)
+        });
+        all
     }
 
     /// How its processes are recognised.

@@ -14,6 +14,7 @@
 //! deadline that fails loudly. A panicking test prints the daemon's log.
 
 pub mod binaries;
+pub mod chance;
 pub mod cli;
 pub mod containment;
 pub mod desk;

@@ -16,7 +16,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// An empty disk of this many bytes over an existing folder. The house must be started afterwards.
+    /// An empty disk of this many bytes over an existing folder. The house must be started after the first mount of a test.
     pub fn disk(folder: &Path, bytes: u64) -> Option<Self> {
         let options = format!("size={bytes},mode=0700");
         skippable(Self::new(folder, c"tmpfs", &options))
@@ -35,6 +35,20 @@ impl Mount {
             libc::mount(none, at.as_ptr(), none, libc::MS_REMOUNT, options)
         };
         ok(done).expect("the disk takes another size");
+    }
+
+    /// Lets nobody write there any more, or again.
+    ///
+    /// # Panics
+    /// It cannot be done.
+    pub fn lock(&self, locked: bool) {
+        let (none, at) = (std::ptr::null(), path(&self.folder));
+        let flags = if locked { libc::MS_RDONLY } else { 0 };
+        // For this place alone: the disk itself may still be written to by who has it open.
+        let flags = flags | libc::MS_REMOUNT | libc::MS_BIND;
+        // SAFETY: a change of flags needs the path alone.
+        ok(unsafe { libc::mount(none, at.as_ptr(), none, flags, none.cast()) })
+            .expect("it can be locked");
     }
 
     fn new(folder: &Path, kind: &CStr, options: &str) -> io::Result<Self> {
@@ -88,11 +102,20 @@ fn skippable<T>(made: io::Result<T>) -> Option<T> {
 }
 
 fn keep_mounts_private() -> io::Result<()> {
+    thread_local! {
+        static PRIVATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+    // Once: a house sees what is mounted after its start in the place where it was started.
+    if PRIVATE.get() {
+        return Ok(());
+    }
     // SAFETY: takes a number; only this thread changes its place.
     ok(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
     let (none, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
     // SAFETY: a change of flags needs the path alone.
-    ok(unsafe { libc::mount(none, c"/".as_ptr(), none, flags, none.cast()) })
+    ok(unsafe { libc::mount(none, c"/".as_ptr(), none, flags, none.cast()) })?;
+    PRIVATE.set(true);
+    Ok(())
 }
 
 /// A folder that does not answer: whoever looks for a file in it hangs in the kernel, and no signal reaches him. As a
@@ -106,7 +129,7 @@ pub struct HungFolder {
 }
 
 impl HungFolder {
-    /// Over an existing folder. The house must be started afterwards.
+    /// Over an existing folder. The house must be started after the first mount of a test.
     pub fn over(folder: &Path) -> Option<Self> {
         skippable(Self::new(folder))
     }

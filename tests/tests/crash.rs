@@ -1,6 +1,6 @@
 //! Promise: the supervisor may be killed at any moment, and no byte, no exit code and no promise is lost.
 
-use ostler_proto::job::{Outcome, Row, State, Stream};
+use ostler_proto::job::{Outcome, State};
 use ostler_proto::methods::{
     JobGet, JobRelease, JobRun, JobStart, JobStop, Nothing, OutputPolicy, Run, SessionList, Start,
     Stdin, Stop, Target,
@@ -8,7 +8,7 @@ use ostler_proto::methods::{
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::process::{self, Process};
 use ostler_tests::{
-    Desk, House, PATIENCE, in_empty_house, in_house, pattern, puppet, rounds, script, within,
+    House, PATIENCE, in_empty_house, in_house, pattern, puppet, rounds, script, within,
 };
 
 /// 016, G5.
@@ -91,7 +91,7 @@ async fn kills_under_load(house: &House, kills: usize) {
             "{id}"
         );
         assert_eq!(row.output.lost, 0, "{row:?}");
-        assert_whole(&desk, &row).await;
+        desk.assert_whole(&row).await;
     }
 }
 
@@ -103,7 +103,7 @@ async fn kill_before_it_answers(house: &House, generation: u64) {
         .signal(libc::SIGKILL);
     let next = async {
         loop {
-            let fresh = supervisors(house).into_iter().find(|pid| *pid != old.pid);
+            let fresh = house.supervisors().into_iter().find(|pid| *pid != old.pid);
             match fresh.and_then(Process::of) {
                 Some(process) => return process,
                 None => tokio::task::yield_now().await,
@@ -114,35 +114,6 @@ async fn kill_before_it_answers(house: &House, generation: u64) {
     next.signal(libc::SIGKILL);
     let now = house.info().await.hello;
     assert!(now.generation > generation && now.keeper_pid == old.keeper_pid);
-}
-
-/// Children of the keeper that carry the cookie of the house itself.
-fn supervisors(house: &House) -> Vec<u32> {
-    let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
-    let keeper = house.keeper().expect("the keeper lives").pid;
-    let all = house.marks().living().into_iter();
-    all.filter(|p| {
-        house.marks().job_of(*p) == Some(house_job) && process::parent(*p) == Some(keeper)
-    })
-    .collect()
-}
-
-/// All of stdout is the pattern, and stderr says how long it should be.
-async fn assert_whole(desk: &Desk, row: &Row) {
-    let said = desk.stream(&row.id, Stream::Stderr).await;
-    let said = String::from_utf8_lossy(&said).into_owned();
-    let wanted = said
-        .trim()
-        .strip_prefix("total ")
-        .and_then(|n| n.parse::<u64>().ok());
-    let all = desk.stream(&row.id, Stream::Stdout).await;
-    assert_eq!(pattern::first_difference(0, &all), None, "{}", row.id);
-    assert_eq!(
-        Some(all.len() as u64),
-        wanted,
-        "bytes of {}, which said {said}",
-        row.id
-    );
 }
 
 /// The same without root, in a process of its own.

@@ -169,6 +169,47 @@ fn memory_does_not_grow_with_the_number_of_jobs_that_have_been() {
     });
 }
 
+/// Jobs and restarts together: what both processes hold after many is what they held after a few. By hand 10,000 jobs and
+/// 100 restarts (`OSTLER_JOBS=10000 OSTLER_KILLS=100`).
+#[test]
+fn jobs_and_restarts_leave_memory_descriptors_and_processes_flat() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let kills = rounds("OSTLER_KILLS", 8);
+        let jobs = rounds("OSTLER_JOBS", 320).div_ceil(kills);
+        let mut first = None;
+        for kill in 0..kills {
+            for n in 0..jobs as i32 {
+                let row = desk
+                    .run(script(&format!("out 300 , exit {}", n % 100)))
+                    .await
+                    .row;
+                assert_eq!(row.exit_code, Some(n % 100));
+            }
+            house.kill_supervisor().await;
+            let hello = house.info().await.hello;
+            let both = [hello.keeper_pid, hello.pid];
+            let now = both.map(|pid| (process::descriptors(pid), process::resident(pid)));
+            // As many records as are kept, and whatever is made once, are there by then.
+            if kill <= kills / 2 {
+                first = Some(now);
+            }
+            for ((held, bytes), (was, before)) in now.iter().zip(first.expect("it was just taken"))
+            {
+                assert!(
+                    *held <= was + 2,
+                    "restart {kill}: {was} descriptors became {held}"
+                );
+                assert!(
+                    *bytes < before + (4 << 20),
+                    "restart {kill}: {before} bytes became {bytes}"
+                );
+            }
+            assert!(process::zombies_of(hello.keeper_pid).is_empty());
+        }
+    });
+}
+
 /// Sessions that come and go leave nothing: no file, no descriptor, no process, no growing memory.
 #[test]
 fn sessions_that_were_opened_and_closed_leave_nothing() {

@@ -14,6 +14,7 @@ use ostler_proto::methods::{
 };
 use ostler_proto::refusal::{Refusal, RefusalKind};
 use ostler_supervisor::tree::cookie::HOUSE_JOB;
+use ostler_tests::chance::Chance;
 use ostler_tests::house::{House, in_house};
 use ostler_tests::{Desk, desk::script, rounds};
 
@@ -49,34 +50,23 @@ enum Ask {
     Crash,
 }
 
-/// xorshift: a seed must give the same walk everywhere.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-
-    fn ask(&mut self) -> Ask {
-        let (a, b, i) = (
-            self.below(NAMES.len()),
-            self.below(NAMES.len()),
-            self.below(8),
-        );
-        match self.below(40) {
-            0..6 => Ask::Open(a),
-            6..16 => Ask::Start(a),
-            16..20 => Ask::Run(a),
-            20..24 => Ask::Stop(a, i),
-            24..29 => Ask::Release(a, i),
-            29..33 => Ask::Rename(a, b),
-            33..36 => Ask::Adopt(a, b),
-            36..39 => Ask::Close(a),
-            _ => Ask::Crash,
-        }
+/// What is asked next.
+fn draw(chance: &mut Chance) -> Ask {
+    let (a, b, i) = (
+        chance.below(NAMES.len()),
+        chance.below(NAMES.len()),
+        chance.below(8),
+    );
+    match chance.below(40) {
+        0..6 => Ask::Open(a),
+        6..16 => Ask::Start(a),
+        16..20 => Ask::Run(a),
+        20..24 => Ask::Stop(a, i),
+        24..29 => Ask::Release(a, i),
+        29..33 => Ask::Rename(a, b),
+        33..36 => Ask::Adopt(a, b),
+        36..39 => Ask::Close(a),
+        _ => Ask::Crash,
     }
 }
 
@@ -312,7 +302,7 @@ impl World<'_> {
 fn whatever_is_asked_the_tables_agree() {
     for seed in 1..=rounds("OSTLER_SEEDS", 6) as u64 {
         in_house(async |house| {
-            let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let mut chance = Chance::of(seed);
             let mut world = World {
                 house,
                 desk: house.desk_without_session(),
@@ -322,7 +312,7 @@ fn whatever_is_asked_the_tables_agree() {
                 seed,
             };
             for _ in 0..rounds("OSTLER_ASKS", 120) {
-                let ask = chance.ask();
+                let ask = draw(&mut chance);
                 world.ask(ask).await;
                 world.assert_agrees().await;
             }

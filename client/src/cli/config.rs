@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Subcommand;
 use ostler::Endpoint;
 use ostler_proto::config::{self, Fault, Given};
-use ostler_proto::limits::SETTINGS;
+use ostler_proto::limits::{SETTINGS, Setting, Unit};
 use serde_json::json;
 
 use super::failure::Failure;
@@ -21,7 +21,8 @@ pub(crate) enum Command {
 
 /// Shows every setting, its value and where that comes from. Needs no supervisor.
 ///
-/// The file is read at the start of the supervisor: what it says now holds from the next `daemon start` on.
+/// The file is read at the start of the supervisor: what it says now holds from the next `daemon start` on, or from
+/// `daemon upgrade --force`, over which jobs go on.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -110,6 +111,14 @@ fn as_table(file: &Path, given: &[Given]) -> String {
     )
 }
 
+/// A value as a program takes it.
+fn shown(setting: &Setting, value: u64) -> serde_json::Value {
+    match setting.unit {
+        Unit::Switch => (value == 1).into(),
+        Unit::Count | Unit::Bytes | Unit::Ms => value.into(),
+    }
+}
+
 fn as_json(file: &Path, given: &[Given]) -> serde_json::Value {
     let settings: Vec<_> = SETTINGS
         .iter()
@@ -118,13 +127,14 @@ fn as_json(file: &Path, given: &[Given]) -> serde_json::Value {
             json!({
                 "table": setting.table,
                 "key": setting.key,
-                "value": from.map_or(setting.default, |g| g.value),
+                "value": shown(setting, from.map_or(setting.default, |g| g.value)),
                 "unit": match setting.unit {
-                    ostler_proto::limits::Unit::Count => "count",
-                    ostler_proto::limits::Unit::Bytes => "bytes",
-                    ostler_proto::limits::Unit::Ms => "ms",
+                    Unit::Count => "count",
+                    Unit::Bytes => "bytes",
+                    Unit::Ms => "ms",
+                    Unit::Switch => "switch",
                 },
-                "default": setting.default,
+                "default": shown(setting, setting.default),
                 "least": setting.least,
                 "most": setting.most,
                 "origin": if from.is_some() { "file" } else { "default" },

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use ostler::house::{self, Held};
-use ostler::{Endpoint, Error, Mode, Unavailable};
+use ostler::{Client, Endpoint, Error, Mode, Unavailable};
 use ostler_proto::address::Folders;
-use ostler_proto::methods::{Info, Nothing, StopSupervisor, SupervisorInfo, SupervisorStop};
+use ostler_proto::methods::{
+    Build, Info, Nothing, StopSummary, StopSupervisor, SupervisorInfo, SupervisorStop,
+};
 use ostler_proto::{VERSION, limits};
 use serde_json::json;
 
@@ -20,7 +22,7 @@ use super::labels::{self, Labels};
 use super::left;
 use super::output::{self, Out, Pour, note};
 use super::scope::{self, SessionArg};
-use super::{duration, nobody, note_version, stop, words};
+use super::{duration, nobody, stop, upgrade, words};
 use crate::exit;
 
 /// How long `daemon stop` waits for the lock after the supervisor has answered.
@@ -30,12 +32,13 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// How often the log is looked at while following it.
 const LOG_AGAIN: Duration = Duration::from_millis(200);
 
-/// The supervisor: start, status, stop, logs, run.
+/// The supervisor: start, status, stop, upgrade, logs, run.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Start(Start),
     Status(Status),
     Stop(Stop),
+    Upgrade(upgrade::Args),
     Logs(Logs),
     /// Runs the supervisor in the foreground, for service managers and containers.
     #[command(after_help = "Examples:\n  ostler daemon run")]
@@ -46,6 +49,9 @@ pub(crate) enum Command {
     /// The supervisor, as the keeper starts it; its wire is descriptor 3.
     #[command(hide = true)]
     Supervise,
+    /// What an image says that is to be upgraded to; copies of what it would have to read are descriptors 3 and 4.
+    #[command(hide = true)]
+    Check,
 }
 
 /// Starts the supervisor if none runs.
@@ -107,6 +113,7 @@ pub(crate) fn keep(foreground: bool) -> ExitCode {
         Ok(folders) => ostler_supervisor::keep(ostler_supervisor::KeepOptions {
             folders,
             foreground,
+            build: ostler::BUILD,
         }),
         Err(failure) => {
             if !foreground {
@@ -139,7 +146,7 @@ pub(crate) fn run() -> ExitCode {
 /// Runs the supervisor on descriptor 3, in the folders that its keeper names.
 pub(crate) fn supervise(words: &[OsString]) -> ExitCode {
     match ostler_supervisor::folders_of(words) {
-        Some(folders) => ostler_supervisor::supervise(folders),
+        Some(folders) => ostler_supervisor::supervise(folders, ostler::BUILD),
         None => {
             Failure::ours("the supervisor is started by its keeper alone")
                 .hint("ostler daemon start")
@@ -160,16 +167,18 @@ pub(crate) async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Start(args) => start(&args).await,
         Command::Status(args) => status(args).await,
         Command::Stop(args) => end(args).await,
+        Command::Upgrade(args) => upgrade::run(args).await,
         Command::Logs(args) => logs(args).await,
-        Command::Run | Command::Keep | Command::Supervise => {
+        Command::Run | Command::Keep | Command::Supervise | Command::Check => {
             Err(Failure::usage("this entry takes no further arguments"))
         }
     }
 }
 
 async fn start(args: &Start) -> Result<i32, Failure> {
-    let hello = scope::client(Mode::Start)?.hello().await?;
-    note_version(&hello);
+    let client = scope::client(Mode::Start)?;
+    upgrade::meet(&client).await?;
+    let hello = client.hello().await?;
     if !args.quiet {
         note(&format!(
             "supervisor {} runs, pid {}",
@@ -222,11 +231,15 @@ fn running(args: &Status, info: &Info) -> Result<(), Failure> {
         out.json(&value)?;
         return out.flush();
     }
-    note_version(hello);
+    upgrade::tell(hello);
     let up = words::age(super::ls::now().saturating_sub(info.started_at));
-    for (word, value) in [
+    let this = Build {
+        version: hello.version.clone(),
+        build: hello.build.clone(),
+    };
+    let mut lines = vec![
         ("running", "yes".to_owned()),
-        ("version", hello.version.clone()),
+        ("version", this.to_string()),
         (
             "pid",
             format!("{} (keeper {})", hello.pid, hello.keeper_pid),
@@ -243,7 +256,15 @@ fn running(args: &Status, info: &Info) -> Result<(), Failure> {
             words::found_by(&info.rung, info.rung_why.as_deref()),
         ),
         ("bytes", format!("by {}", info.byte_path)),
-    ] {
+    ];
+    if info.keeper != this && info.keeper != Build::default() {
+        let stays = format!("{}, as long as this house stands", info.keeper);
+        lines.push(("keeper", stays));
+    }
+    if let Some(why) = &info.taken_back {
+        lines.push(("upgrade", format!("taken back: {}", words::clean(why))));
+    }
+    for (word, value) in lines {
         out.line(&format!("{word:<10} {value}"))?;
     }
     out.flush()
@@ -311,12 +332,7 @@ async fn end(args: Stop) -> Result<i32, Failure> {
     let params = StopSupervisor {
         grace_ms: args.grace,
     };
-    let summary = match client.call::<SupervisorStop>(params).await {
-        Ok(summary) => summary,
-        // It left before its answer was through, or somebody else stopped it: the lock tells the truth.
-        Err(Error::Broken(_)) => Default::default(),
-        Err(e) => return Err(e.into()),
-    };
+    let summary = ask_to_stop(&client, params, hello.generation).await?;
     if args.json {
         output::json(&summary)?;
     } else if args.quiet {
@@ -330,6 +346,24 @@ async fn end(args: Stop) -> Result<i32, Failure> {
         note(&format!("supervisor {} stopped", hello.version));
     }
     Ok(stop::code(&summary))
+}
+
+/// Asks for the end, and of the next supervisor again where one has taken over meanwhile.
+async fn ask_to_stop(
+    client: &Client,
+    params: StopSupervisor,
+    mut generation: u64,
+) -> Result<StopSummary, Failure> {
+    loop {
+        match client.call::<SupervisorStop>(params.clone()).await {
+            // It left before its answer was through, or somebody else stopped it: the lock tells the truth.
+            Err(Error::Broken(_)) => match client.hello().await {
+                Ok(hello) if hello.generation > generation => generation = hello.generation,
+                _ => return Ok(StopSummary::default()),
+            },
+            answer => return Ok(answer?),
+        }
+    }
 }
 
 /// Waits until no house is there any more: only then has the last process of it gone.

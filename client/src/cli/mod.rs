@@ -43,6 +43,7 @@ mod start;
 mod stop;
 mod table;
 mod tail;
+mod upgrade;
 mod wait;
 mod words;
 
@@ -204,7 +205,7 @@ async fn ask_if_any<M: Method>(
 ) -> Result<Option<M::Result>, Failure> {
     match client.ask::<M>(params).await {
         Ok(answer) => {
-            note_version(&client.hello().await?);
+            upgrade::meet(client).await?;
             Ok(Some(answer))
         }
         Err(e) if nobody(&e) => {
@@ -214,27 +215,6 @@ async fn ask_if_any<M: Method>(
         Err(ostler::Error::Refused(r)) if r.kind == RefusalKind::NotFound => Ok(None),
         Err(e) => Err(e.into()),
     }
-}
-
-/// Says so once if the supervisor is of another build.
-fn note_version(hello: &ostler_proto::methods::HelloAnswer) {
-    let (theirs, ours) = (&hello.version, ostler_proto::VERSION);
-    if theirs == ours {
-        return;
-    }
-    let number = |v: &str| -> Vec<u64> {
-        v.split(['.', '-', '+'])
-            .map_while(|part| part.parse().ok())
-            .collect()
-    };
-    let relation = if number(theirs) < number(ours) {
-        "older"
-    } else {
-        "newer"
-    };
-    output::note(&format!(
-        "note: supervisor {theirs} is {relation} than this ostler {ours}"
-    ));
 }
 
 #[cfg(test)]

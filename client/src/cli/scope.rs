@@ -14,7 +14,7 @@ use ostler_proto::refusal::Refusal;
 
 use super::failure::Failure;
 use super::output::note;
-use super::{completions, labels, nearest, slow, words};
+use super::{completions, labels, nearest, slow, upgrade, words};
 
 /// What makes a folder the root of a project.
 const ROOTS: [&str; 3] = [".git", ".jj", ".hg"];
@@ -213,9 +213,12 @@ impl Scope {
         let mut options = options(Mode::Start)?;
         if self.explicit.is_none() {
             options.session = Some(self.project.open());
-            return Ok(Client::new(options));
+            let client = Client::new(options);
+            upgrade::take_over_if_wanted(&client).await?;
+            return Ok(client);
         }
         let client = Client::new(options);
+        upgrade::take_over_if_wanted(&client).await?;
         let sessions = labels::sessions(&client).await?;
         let opened = client.open_session(self.among(&sessions)?).await?;
         if opened.created && !quiet {

@@ -42,6 +42,7 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
     let (outbox, writer) = outbox::new(framing);
     let mut writing = tokio::spawn(writer.run(Arc::clone(&stream)));
     let caller = Caller::new(house, outbox.clone());
+    let house = Arc::clone(caller.house());
     let mut client = Client {
         service: Service::new(caller.clone()),
         outbox,
@@ -51,6 +52,8 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
         () = client.read(&mut frames) => {}
         // The socket takes nothing any more: the client is gone.
         _ = &mut writing => {}
+        // Nothing is begun that could not be ended: what is not read yet, the client asks of the next supervisor.
+        () = house.upgrade.going() => std::future::pending().await,
     }
     if !writing.is_finished() {
         client.finish(&stream).await;

@@ -176,10 +176,17 @@ impl Service {
             return Routed::Answered(answer.await);
         }
         let outbox = self.outbox.clone();
+        let upgrade = entry.is_some_and(|e| e.name == methods::SupervisorUpgrade::NAME);
+        let house = upgrade.then(|| Arc::clone(&self.house));
         Routed::Task(Box::pin(async move {
             let Some(answer) = answer.await else { return };
             if !streams {
+                let granted = matches!(answer, Answer::Result { .. });
                 outbox.answer(&answer);
+                if let Some(house) = house.filter(|_| granted) {
+                    // It may go now.
+                    house.upgrade.note_answer();
+                }
             } else if let Ok(place) = outbox.reserve().await {
                 // Behind its own pages, never before them.
                 place.send(&answer);

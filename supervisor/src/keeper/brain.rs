@@ -5,12 +5,13 @@
 //! asks with SIGUSR1, and only then is looked after a hung one.
 
 use super::kernel::{self, Whom};
+use super::standby::{Former, Standby};
 use super::tell::Notice;
 use super::turn::{Finish, Keeper, Token};
 use super::wire::{self, Message};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ const MOST_ATTEMPTS: u32 = 6;
 /// The wait before the third attempt; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// How long a supervisor may live on after its end of the socket is closed.
-const CLOSED_WAIT: Duration = Duration::from_secs(1);
+pub(super) const CLOSED_WAIT: Duration = Duration::from_secs(1);
 /// How long it may take for an orderly end that the keeper was asked for.
 const END_WAIT: Duration = Duration::from_secs(10);
 /// How long it may take to answer a ping.
@@ -36,10 +37,10 @@ pub(super) enum Why {
     Upgrade = 2,
 }
 
-struct Process {
-    pid: i32,
-    pidfd: OwnedFd,
-    begun: Instant,
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) begun: Instant,
 }
 
 /// Somebody asked whether it is alive.
@@ -52,7 +53,7 @@ struct Ping {
 /// All about the supervisor.
 #[derive(Default)]
 pub(super) struct Brain {
-    process: Option<Process>,
+    pub(super) process: Option<Process>,
     pub(super) wire: Option<OwnedFd>,
     pub(super) attempt: u32,
     pub(super) why: Why,
@@ -61,23 +62,50 @@ pub(super) struct Brain {
     pub(super) restoring_deaths: u32,
     /// It has ended, but a tracer has the status.
     pub(super) withheld: bool,
-    leaves: Option<(u64, String)>,
+    pub(super) leaves: Option<(u64, String)>,
     start_at: Option<Instant>,
-    kill_at: Option<Instant>,
-    end_at: Option<Instant>,
+    pub(super) kill_at: Option<Instant>,
+    pub(super) end_at: Option<Instant>,
+    /// The signal that asked for the end.
+    pub(super) end_signal: i32,
+    /// The next one.
+    pub(super) standby: Option<Standby>,
+    /// The image before this one, until this one is steady.
+    pub(super) former: Option<Former>,
+    /// Why the last upgrade was taken back; empty when it was not.
+    pub(super) taken_back: String,
     ping: Option<Ping>,
     pings: u32,
 }
 
 impl Brain {
     pub(super) fn is(&self, pid: i32) -> bool {
-        self.process.as_ref().is_some_and(|it| it.pid == pid)
+        let next = self.standby.as_ref().map(|it| &it.process);
+        let mut all = self.process.iter().chain(next);
+        all.any(|it| it.pid == pid)
+    }
+
+    /// It serves clients.
+    pub(super) fn serves(&mut self) {
+        self.ready = true;
+        if let Some(former) = &mut self.former {
+            former.outdone();
+        }
     }
 
     /// The nearest time at which something is to be done.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let ping = self.ping.as_ref().map(|ping| ping.until);
-        let all = [self.start_at, self.kill_at, self.end_at, ping];
+        let standby = self.standby.as_ref().and_then(|it| it.until);
+        let trial = self.former.as_ref().and_then(|it| it.until);
+        let all = [
+            self.start_at,
+            self.kill_at,
+            self.end_at,
+            ping,
+            standby,
+            trial,
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -85,6 +113,7 @@ impl Brain {
     pub(super) fn steady(&mut self) {
         self.attempt = 1;
         self.restoring_deaths = 0;
+        self.former = None;
     }
 
     /// It answers, so it is alive.
@@ -92,7 +121,7 @@ impl Brain {
         self.ping = None;
     }
 
-    fn kill(&self) {
+    pub(super) fn kill(&self) {
         if let Some(process) = &self.process {
             // It may be dead already.
             let _ = kernel::signal(process.pidfd.as_fd(), libc::SIGKILL);
@@ -113,44 +142,49 @@ impl Keeper {
     }
 
     fn try_start_supervisor(&mut self) -> io::Result<()> {
-        let (ours, theirs) = kernel::packet_pair()?;
-        let ours = kernel::lift(ours)?;
-        let theirs = kernel::lift(theirs)?;
-        let (pid, pidfd) = self.execute(&theirs)?;
-        let pidfd = kernel::lift_or_keep(pidfd);
-        // Known before it is watched: if watching fails it must not be taken for a stray.
-        let watched = self
-            .epoll
-            .add(pidfd.as_fd(), libc::EPOLLIN, Token::Supervisor.pack())
-            .and_then(|()| {
-                self.epoll
-                    .add(ours.as_fd(), libc::EPOLLIN, Token::Wire.pack())
-            });
-        if watched.is_err() {
-            let _ = kernel::signal(pidfd.as_fd(), libc::SIGKILL);
-            return watched;
-        }
-        self.brain.process = Some(Process {
-            pid,
-            pidfd,
-            begun: Instant::now(),
-        });
-        self.brain.wire = Some(ours);
+        let image = self.house.image.as_fd();
+        let (process, wire) = self.raise(image, Token::Supervisor, Token::Wire)?;
+        self.brain.process = Some(process);
+        self.brain.wire = Some(wire);
         self.notice(Notice::Hello);
         self.tell();
         Ok(())
     }
 
-    /// Forks and executes the image that is held open, so that a restarted supervisor is
-    /// always of the keeper's own version, even when the file is gone.
-    fn execute(&self, wire: &OwnedFd) -> io::Result<(i32, OwnedFd)> {
+    /// Executes an image with a wire of its own, and watches both.
+    pub(super) fn raise(
+        &self,
+        image: BorrowedFd<'_>,
+        death: Token,
+        says: Token,
+    ) -> io::Result<(Process, OwnedFd)> {
+        let (ours, theirs) = kernel::packet_pair()?;
+        let ours = kernel::lift(ours)?;
+        let theirs = kernel::lift(theirs)?;
+        let (pid, pidfd) = self.execute(image, &theirs)?;
+        let pidfd = kernel::lift_or_keep(pidfd);
+        let watched = self
+            .epoll
+            .add(pidfd.as_fd(), libc::EPOLLIN, death.pack())
+            .and_then(|()| self.epoll.add(ours.as_fd(), libc::EPOLLIN, says.pack()));
+        if let Err(error) = watched {
+            let _ = kernel::signal(pidfd.as_fd(), libc::SIGKILL);
+            return Err(error);
+        }
+        let begun = Instant::now();
+        Ok((Process { pid, pidfd, begun }, ours))
+    }
+
+    /// Forks and executes an image that is held open: a restarted supervisor is always of the
+    /// same build, even when the file is gone.
+    fn execute(&self, image: BorrowedFd<'_>, wire: &OwnedFd) -> io::Result<(i32, OwnedFd)> {
         let words = self.house.options.supervise.iter();
         let argv: Vec<CString> = words
             .map(|word| CString::new(word.as_bytes()))
             .collect::<Result<_, _>>()?;
         let mut pointers: Vec<_> = argv.iter().map(|word| word.as_ptr()).collect();
         pointers.push(std::ptr::null());
-        let image = self.house.image.as_raw_fd();
+        let image = image.as_raw_fd();
         // SAFETY: the keeper has one thread; the child makes only the calls below. The
         // environment is ours, and nobody changes it.
         unsafe {
@@ -207,13 +241,23 @@ impl Keeper {
 
     fn after_supervisor(&mut self, how: &str) {
         self.note_restoring();
-        match self.brain.leaves.take() {
+        let leaves = self.brain.leaves.take();
+        if matches!(leaves, Some((wire::LEAVE_UPGRADE, _))) && self.hand_over() {
+            return;
+        }
+        self.drop_standby();
+        match leaves {
+            Some((wire::LEAVE_REFUSE, reason)) => {
+                if !self.fall_back(&reason) {
+                    self.finish = Some(Finish { reason });
+                }
+            }
+            // The one that was to come has died meanwhile.
             Some((wire::LEAVE_UPGRADE, _)) => {
-                self.brain.why = Why::Upgrade;
+                self.brain.why = Why::Crash;
                 self.brain.attempt = 0;
                 self.start_supervisor();
             }
-            Some((wire::LEAVE_REFUSE, reason)) => self.finish = Some(Finish { reason }),
             Some(_) => {
                 let reason = String::new();
                 self.finish = Some(Finish { reason });
@@ -226,7 +270,10 @@ impl Keeper {
                 self.brain.why = Why::Crash;
                 let text = format!("the supervisor {how}");
                 self.house.log("error", &text);
-                self.start_later(&text);
+                let untried = self.brain.former.as_ref().is_some_and(Former::is_needed);
+                if !(untried && self.fall_back(&text)) {
+                    self.start_later(&text);
+                }
             }
         }
     }
@@ -248,7 +295,9 @@ impl Keeper {
         let next = self.brain.attempt + 1;
         if next > MOST_ATTEMPTS {
             let reason = format!("{text}, {} times in a row", self.brain.attempt);
-            self.finish = Some(Finish { reason });
+            if !self.fall_back(&reason) {
+                self.finish = Some(Finish { reason });
+            }
         } else if next <= 2 {
             self.start_supervisor();
         } else {
@@ -275,20 +324,17 @@ impl Keeper {
     /// LEAVE: it will exit, and what is to come after it.
     pub(super) fn supervisor_leaves(&mut self, message: Message) {
         let why = message.frame.args[0];
-        if why == wire::LEAVE_UPGRADE {
-            let image = message.files.into_iter().next();
-            let Some(image) = image else {
-                let text = "no image came along";
-                self.notice(Notice::Error(message.frame, wire::ERROR_MALFORMED, text));
-                return;
-            };
-            self.house.image = kernel::lift_or_keep(image);
+        match why {
+            wire::LEAVE_UPGRADE => return self.prepare(message),
+            wire::LEAVE_STAY => return self.call_off(),
+            _ => self.drop_standby(),
         }
-        // One that does not leave by itself is killed; for an upgrade that loses nothing.
-        let upgrade = why == wire::LEAVE_UPGRADE;
-        let patience = if upgrade { CLOSED_WAIT } else { END_WAIT };
-        self.brain.kill_at = Some(Instant::now() + patience);
+        self.brain.kill_at = Some(Instant::now() + END_WAIT);
         let reason = String::from_utf8_lossy(&message.payload).into_owned();
+        if why == wire::LEAVE_REFUSE {
+            // Before its end: one that hangs in the kernel behind a disk that is gone cannot even end.
+            self.house.announce(&format!("failed: {reason}"));
+        }
         self.brain.leaves = Some((why, reason));
     }
 
@@ -301,6 +347,7 @@ impl Keeper {
             self.finish = Some(Finish { reason });
         } else if self.brain.end_at.is_none() {
             self.brain.end_at = Some(Instant::now() + END_WAIT);
+            self.brain.end_signal = number;
             self.notice(Notice::Term(number));
         }
     }
@@ -338,6 +385,12 @@ impl Keeper {
         if due(self.brain.kill_at) {
             self.brain.kill_at = None;
             self.brain.kill();
+        }
+        if due(self.brain.standby.as_ref().and_then(|it| it.until)) {
+            self.standby_late();
+        }
+        if due(self.brain.former.as_ref().and_then(|it| it.until)) {
+            self.trial_over();
         }
         if due(self.brain.end_at) {
             // It is killed with everything else.

@@ -50,6 +50,8 @@ pub struct Options {
     pub image: Option<PathBuf>,
     /// Stay the process that was started.
     pub foreground: bool,
+    /// Which build of its version this is.
+    pub build: String,
 }
 
 /// What lives as long as the keeper.
@@ -263,8 +265,15 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         Rung::Links => cookie::Rung::None,
         Rung::Cgroup | Rung::Cookie => cookie::claim(options.instance),
     };
+    let (arena, headers, slots) = memory().map_err(no_memory)?;
+    let ledger = ledger().map_err(failed("the ledger cannot be made"))?;
+    let scratch = scratch().map_err(failed("scratch pipes cannot be made"))?;
+    let lock_copy = again(lock).map_err(failed("the lock cannot be kept"))?;
+    let ready = again(ready).map_err(failed("the ready pipe cannot be kept"))?;
+    // What others can see comes last: a start that fails leaves nothing of it.
+    let bound = bind(&options.socket)?;
     let groups = groups(&options, lock);
-    let (arena, headers, slots) = memory().map_err(failed("memory files cannot be made"))?;
+    let seen = (options.socket.clone(), groups.clone());
     let defaults = Defaults {
         umask,
         limits,
@@ -274,24 +283,34 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         groups,
     };
     let house = House {
-        bound: bind(&options.socket)?,
-        lock: again(lock).map_err(failed("the lock cannot be kept"))?,
-        ready: Some(again(ready).map_err(failed("the ready pipe cannot be kept"))?),
+        bound,
+        lock: lock_copy,
+        ready: Some(ready),
         image,
         arena,
         headers,
         slots,
-        ledger: ledger().map_err(failed("the ledger cannot be made"))?,
+        ledger,
         generation: 0,
-        scratch: scratch().map_err(failed("scratch pipes cannot be made"))?,
+        scratch,
         defaults,
         children: children_file(),
         options,
     };
-    house
-        .describe("")
-        .map_err(failed("house.lock cannot be written"))?;
-    Keeper::new(house, signals, Brain::default()).map_err(failed("events cannot be watched"))
+    let described = house.describe("");
+    let described = described.map_err(failed("house.lock cannot be written"));
+    let keeper = described.and_then(|()| {
+        let keeper = Keeper::new(house, signals, Brain::default());
+        keeper.map_err(failed("events cannot be watched"))
+    });
+    if keeper.is_err() {
+        let (socket, groups) = seen;
+        let _ = std::fs::remove_file(socket);
+        if let Ok(groups) = groups {
+            groups.whole().remove();
+        }
+    }
+    keeper
 }
 
 /// How long what a dead house left elsewhere may take to die; what takes longer is found by its cookie.
@@ -348,16 +367,31 @@ fn raise_limits() -> Vec<Limit> {
             soft: limit.rlim_cur,
             hard: limit.rlim_max,
         });
-        // Soft up to hard is always allowed.
-        let _ = kernel::set_limit(
-            resource,
-            libc::rlimit64 {
-                rlim_cur: limit.rlim_max,
-                rlim_max: limit.rlim_max,
-            },
-        );
+        // Soft up to hard is always allowed; a small limit on files is the starter's, and root may lift it. The number
+        // of descriptors stays: who set it may have meant the house.
+        let wanted = [libc::RLIM64_INFINITY, limit.rlim_max];
+        let wanted = &wanted[usize::from(resource == libc::RLIMIT_NOFILE)..];
+        let raised = |most: &u64| {
+            let both = libc::rlimit64 {
+                rlim_cur: *most,
+                rlim_max: *most,
+            };
+            kernel::set_limit(resource, both).is_ok()
+        };
+        let _ = wanted.iter().any(raised);
     }
     before
+}
+
+/// Why there is no memory for rings, in words that say what to do where that is known.
+fn no_memory(error: io::Error) -> String {
+    let most = kernel::limit_of(0, libc::RLIMIT_FSIZE).map_or(0, |limit| limit.rlim_max);
+    match error.raw_os_error() {
+        Some(libc::EFBIG) => format!(
+            "its memory needs larger files than the file size limit of {most} bytes allows; start it where ulimit -f is unlimited"
+        ),
+        _ => format!("memory files cannot be made: {error}"),
+    }
 }
 
 /// What a job's `oom_score_adj` is to be: 100 more than ours.

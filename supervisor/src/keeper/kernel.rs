@@ -290,7 +290,7 @@ pub(crate) fn unmask() {
 /// Forks without the C library's fork handlers. In the child the answer is `None`.
 ///
 /// # Safety
-/// The caller is single-threaded, and the child ends in `execve` or `_exit`.
+/// The child makes system calls only, and ends in `execve` or `_exit`: other threads of the caller may hold any lock.
 pub(crate) unsafe fn clone(flags: libc::c_int) -> io::Result<Option<(i32, OwnedFd)>> {
     let mut pidfd: RawFd = -1;
     let flags = flags | libc::CLONE_PIDFD | libc::SIGCHLD;

@@ -6,7 +6,7 @@
 //! descendant. It never reads a job's output, never waits for an exec, never blocks on a
 //! send, and never decides when a job is to end.
 //!
-//! `former` finds a house that lives without its folder; `house` starts this one, `turn` is the loop; `brain` is the supervisor's process, `orders`
+//! `former` finds a house that lives without its folder; `house` starts this one, `turn` is the loop; `brain` is the supervisor's process, `standby` the next one, `orders`
 //! what it asks for, `tell` what it is told; `store` is the table, `fork` makes a job,
 //! `strays` buries what came up, `guard` ends everything.
 
@@ -18,6 +18,7 @@ mod guard;
 mod house;
 pub(crate) mod kernel;
 mod orders;
+mod standby;
 mod store;
 mod strays;
 mod tell;

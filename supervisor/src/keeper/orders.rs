@@ -87,6 +87,8 @@ impl Keeper {
             Some(Op::Sweep) => self.sweep(job),
             Some(Op::Ping) => self.notice(Notice::Pong(frame.sequence)),
             Some(Op::Pong) => self.brain.answered(),
+            // Every supervisor says so before its HELLO; only of one in standby it is waited for.
+            Some(Op::Standby) => {}
             // Answering it could go back and forth for ever.
             Some(Op::Error) => {}
             _ => self.refuse(frame, wire::ERROR_UNKNOWN, "not an order of this version"),
@@ -237,7 +239,7 @@ impl Keeper {
     }
 
     fn supervisor_ready(&mut self) {
-        self.brain.ready = true;
+        self.brain.serves();
         self.house.announce("ready");
     }
 

@@ -144,3 +144,44 @@ impl Held {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::wire::{Exec, Facts, Started, Step};
+
+    /// For an exec in place, once there is one: what is in the rows is all that there is beside descriptors.
+    #[test]
+    fn the_table_survives_being_written_down() {
+        let facts = Facts {
+            started: Some(Started {
+                pid: 7,
+                start_time: 99,
+                grouped: true,
+            }),
+            exec: Exec::Failed {
+                step: Step::Chdir,
+                errno: 20,
+                candidate: 1,
+            },
+            members_ended: 4,
+            ..Facts::default()
+        };
+        let row = Row {
+            told: JobRow {
+                slot: 9,
+                record: vec![0, 255, b'x'],
+                facts,
+            },
+            untold: bit(Op::Ended) | bit(Op::Reaped),
+            trying: Some(2),
+            failing: Some((3, -1)),
+            clamped: true,
+            reap_wanted: true,
+        };
+        let table = [(41, row), (42, Row::default())];
+        let written = serde_json::to_vec(&table).expect("rows are plain data");
+        let read: [(u64, Row); 2] = serde_json::from_slice(&written).expect("it was just written");
+        assert_eq!(format!("{read:?}"), format!("{table:?}"));
+    }
+}

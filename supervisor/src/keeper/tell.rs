@@ -27,6 +27,8 @@ pub(super) enum Notice {
     Pong(u32),
     Listener,
     Term(i32),
+    /// The next supervisor waits, or why it does not come.
+    Standby(Option<String>),
     Error(Frame, u64, &'static str),
 }
 
@@ -148,6 +150,8 @@ impl Keeper {
             Notice::Ping(sequence) => self.send(plain(Op::Ping, 0).sequence(*sequence), &[], &[]),
             Notice::Pong(sequence) => self.send(plain(Op::Pong, 0).sequence(*sequence), &[], &[]),
             Notice::Term(number) => self.send(plain(Op::Term, *number as u64), &[], &[]),
+            Notice::Standby(None) => self.send(plain(Op::Standby, 0), &[], &[]),
+            Notice::Standby(Some(why)) => self.send(plain(Op::Standby, 1), why.as_bytes(), &[]),
             Notice::Listener => {
                 // The lock goes along: it may be another file by now, and two hold it for life.
                 let listener = self.house.bound.listener.as_fd();
@@ -183,7 +187,7 @@ impl Keeper {
             Err(lack) => (Vec::new(), lack.clone().into_bytes()),
         };
         let welcome = wire::Welcome {
-            oldest: wire::VERSION.into(),
+            oldest: wire::OLDEST.into(),
             newest: wire::VERSION.into(),
             build: env!("CARGO_PKG_VERSION").into(),
             umask: house.defaults.umask,
@@ -191,6 +195,8 @@ impl Keeper {
             restoring: brain.restoring,
             restoring_deaths: brain.restoring_deaths,
             ledger: house.generation,
+            id: house.options.build.clone().into(),
+            taken_back: brain.taken_back.clone().into(),
             cgroup: folder,
             cgroup_lack: lack,
         };

@@ -23,6 +23,8 @@ pub(super) enum Token {
     Wire,
     Leader(u64),
     Status(u64),
+    Standby,
+    StandbyWire,
 }
 
 const JOB: u64 = (1 << 56) - 1;
@@ -35,6 +37,8 @@ impl Token {
             Self::Wire => 2 << 56,
             Self::Leader(job) => 3 << 56 | job,
             Self::Status(job) => 4 << 56 | job,
+            Self::Standby => 5 << 56,
+            Self::StandbyWire => 6 << 56,
         }
     }
 
@@ -44,7 +48,9 @@ impl Token {
             1 => Self::Supervisor,
             2 => Self::Wire,
             3 => Self::Leader(token & JOB),
-            _ => Self::Status(token & JOB),
+            4 => Self::Status(token & JOB),
+            5 => Self::Standby,
+            _ => Self::StandbyWire,
         }
     }
 }
@@ -114,6 +120,7 @@ impl Keeper {
             }
         };
         let (mut wire, mut death) = (false, false);
+        let (mut standby_wire, mut standby_death) = (false, false);
         for (token, _) in events {
             match Token::unpack(token) {
                 Token::Signals => self.read_signals(),
@@ -121,6 +128,8 @@ impl Keeper {
                 Token::Wire => wire = true,
                 Token::Leader(job) => self.leader_ended(job),
                 Token::Status(job) => self.read_status(job),
+                Token::Standby => standby_death = true,
+                Token::StandbyWire => standby_wire = true,
             }
         }
         if self.children_changed || !self.ends.is_empty() {
@@ -130,6 +139,12 @@ impl Keeper {
         // event read before must not be taken for one of a new job.
         if wire {
             self.take_orders();
+        }
+        // What it said before it died is no matter; but the one that leaves for it must find it dead.
+        if standby_death {
+            self.standby_ended();
+        } else if standby_wire {
+            self.standby_speaks();
         }
         if death {
             self.supervisor_ended();

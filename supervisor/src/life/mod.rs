@@ -154,6 +154,12 @@ impl Living {
             life.phase = Phase::Held { force_at: None };
         }
         let left = job.status().left;
+        // What its main process did meanwhile is not what became of it.
+        let quarantine = job.wanted().borrow().clone();
+        let stopped_by = quarantine
+            .is_quarantine()
+            .then_some(quarantine.who)
+            .flatten();
         // The receiver first: a wish that came before this task began must count as news.
         let mut wanted = job.wanted();
         wanted.mark_changed();
@@ -178,7 +184,7 @@ impl Living {
             count_again: false,
             left,
             spawn_error: None,
-            stopped_by: None,
+            stopped_by,
             stopped: Stopped::default(),
             forced: BTreeSet::new(),
             again: 0,
@@ -724,6 +730,7 @@ impl Living {
             Cause::Timeout => (Outcome::TimedOut, self.job.spec.timeout_ms),
             Cause::OutputLimit => (Outcome::OutputLimit, self.job.spec.max_bytes),
             Cause::Idle => (Outcome::IdleReaped, self.job.spec.idle_ms),
+            Cause::Quarantine => (Outcome::Lost, None),
         };
         let detail = OutcomeDetail {
             by: Some(who.by.clone()),

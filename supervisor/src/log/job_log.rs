@@ -17,6 +17,7 @@ use super::arena::{Arena, Word};
 use super::read::Kept;
 use super::ring::Slot;
 use super::spill::{Progress, Spill, SpillPolicy, reason};
+use crate::disk;
 
 /// Bits of the header's flag word. The upper 32 bits are the errno or [`reason`] of a spill that failed.
 pub(super) mod flag {
@@ -282,12 +283,20 @@ impl Log {
         (self.flags() & flag::LOG_MADE != 0 && self.spill_is_readable()).then(|| spill.path())
     }
 
+    /// Size of the spill file. Known without asking the disk, which may not answer.
+    pub fn spill_bytes(&self) -> u64 {
+        match self.slot.get(Word::Wrap) {
+            0 => self.slot.get(Word::Spilled),
+            size => size.min(self.slot.get(Word::Spilled)),
+        }
+    }
+
     /// A duplicate of the spill's descriptor for the keeper to hold; `None` while there is no file.
     ///
     /// # Errors
     /// What duplicating answers.
     pub fn spill_fd(&self) -> io::Result<Option<OwnedFd>> {
-        let handle = self.spill.as_ref().and_then(Spill::handle);
+        let handle = disk::in_place(|| self.spill.as_ref().and_then(Spill::handle));
         handle
             .map(|file| file.try_clone().map(OwnedFd::from))
             .transpose()
@@ -296,7 +305,7 @@ impl Log {
     /// Closes the spill's descriptors: a kept record holds none. A later read opens the file again by its path.
     pub fn close_spill(&self) {
         if let Some(spill) = &self.spill {
-            spill.close();
+            disk::in_place(|| spill.close());
         }
     }
 
@@ -307,7 +316,7 @@ impl Log {
         if let Some(spill) = &self.spill
             && self.flags() & flag::LOG_MAKING != 0
         {
-            spill.unlink();
+            disk::in_place(|| spill.unlink());
         }
     }
 

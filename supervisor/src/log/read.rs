@@ -6,6 +6,8 @@
 
 use std::io;
 
+use crate::disk;
+
 use super::arena::Word;
 use super::job_log::Log;
 use super::runs::Run;
@@ -255,9 +257,11 @@ impl Log {
             return Some(at);
         };
         bytes.resize((to - at) as usize, 0);
-        let read = spill
-            .read(slot, at, bytes)
-            .and_then(|()| spill.runs(slot, at, to, runs));
+        let read = disk::in_place(|| {
+            spill
+                .read(slot, at, bytes)
+                .and_then(|()| spill.runs(slot, at, to, runs))
+        });
         let still = at >= slot.get(Word::Floor) || to <= slot.get(Word::HoleFrom);
         match read {
             Err(e) if is_passing(&e) => None,

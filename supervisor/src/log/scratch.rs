@@ -85,6 +85,14 @@ impl Pool {
         result
     }
 
+    /// Lets every step that runs come to its end, and none begin any more: who would take one waits for ever. For the
+    /// last moment of a process.
+    pub fn close(&self, pairs: usize) {
+        for _ in 0..pairs {
+            drop(self.take());
+        }
+    }
+
     fn take(&self) -> ScratchPair {
         let mut free = self.free();
         loop {
@@ -160,6 +168,11 @@ pub fn restore(
         fill(pair, &block, &log, &turn, stream, queued)?;
     }
     Ok(())
+}
+
+/// The job that the bytes in a pair belong to, where there are any.
+pub fn owner_of(pair: &ScratchPair, arena: &Arc<Arena>) -> u64 {
+    Block::of(arena, pair).get(BlockWord::Owner) >> 1
 }
 
 /// Whether this system can splice from a pipe, and from a PTY master; where not, a crash leaves bytes in doubt.

@@ -125,9 +125,13 @@ impl Spill {
         self.files()[Which::Log as usize].clone()
     }
 
-    /// Closes both files; the next reader or writer opens them again by name.
+    /// Closes both files; the next reader or writer opens them again by name. One whose name somebody has taken away
+    /// stays open, for as long as its job is kept: nobody could open it again.
     pub(super) fn close(&self) {
-        *self.files() = [None, None];
+        let mut files = self.files();
+        for file in files.iter_mut() {
+            *file = file.take().filter(|f| has_no_name(f));
+        }
     }
 
     /// Takes both names away. Readers that hold the file still read.
@@ -638,6 +642,11 @@ fn open_ours(name: &Path) -> io::Result<File> {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
     Ok(file)
+}
+
+/// A file that lives by its descriptors alone.
+fn has_no_name(file: &File) -> bool {
+    file.metadata().is_ok_and(|meta| meta.nlink() == 0)
 }
 
 /// Makes the file, and its folders when they are not there.

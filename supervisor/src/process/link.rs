@@ -60,6 +60,10 @@ pub struct House {
     pub limits: Vec<Limit>,
     /// The job that the last supervisor was restoring when it died, and how many died so.
     pub restoring: Option<(u64, u32)>,
+    /// Which build of its version the keeper is; empty where it does not say so.
+    pub build_id: String,
+    /// Why the last upgrade was taken back.
+    pub taken_back: Option<String>,
 }
 
 /// Why a supervisor was started.
@@ -130,8 +134,10 @@ pub enum Leave<'a> {
     Dispose,
     /// It cannot serve, for this reason.
     Refuse(&'a str),
-    /// This image is to be started in its place.
+    /// This image is to be started in standby, to come after it.
     Upgrade(BorrowedFd<'a>),
+    /// It stays after all.
+    Stay,
 }
 
 /// A message that found no room yet.
@@ -151,6 +157,8 @@ struct Known {
 struct Fetching {
     /// Unanswered questions of this sequence: one, and one for each row asked again.
     questions: u32,
+    /// Only the records are wanted; nothing else of the rows is taken in.
+    records_only: bool,
     rows: Vec<(u64, JobRow, JobFds)>,
     done: oneshot::Sender<Vec<(u64, JobRow, JobFds)>>,
 }
@@ -174,6 +182,8 @@ struct Shared {
     listeners: mpsc::UnboundedSender<OwnedFd>,
     closed: watch::Sender<bool>,
     term: watch::Sender<Option<i32>>,
+    /// What became of the next supervisor.
+    standby: watch::Sender<Option<Result<(), String>>>,
     /// The keeper's last refusal, for the log.
     refusals: watch::Sender<Option<Refusal>>,
 }
@@ -206,6 +216,9 @@ impl Keeper {
     pub async fn hello(wire: OwnedFd) -> io::Result<(Self, House)> {
         set_flags(&wire)?;
         let wire = crate::ready::both(wire)?;
+        // Everything that can be made ready without the house is: in standby this is where it waits for its turn.
+        let waits = Frame::new(Op::Standby, 0, [0; 5]);
+        wire::send(wire.as_fd(), waits, &[], &[])?;
         let mut inbox = Inbox::default();
         let message = loop {
             let mut ready = wire.readable().await?;
@@ -227,6 +240,7 @@ impl Keeper {
             listeners,
             closed: watch::Sender::new(false),
             term: watch::Sender::new(None),
+            standby: watch::Sender::new(None),
             refusals: watch::Sender::new(None),
         });
         tokio::spawn(serve(Arc::clone(&shared), inbox));
@@ -296,9 +310,35 @@ impl Keeper {
         self.order(Op::Sweep, job.unwrap_or(wire::NONE), 0);
     }
 
+    /// Starts the next supervisor from this image and returns when it waits for us to go. From then on there is a
+    /// second.
+    ///
+    /// # Errors
+    /// Why it does not come; then nothing has changed.
+    pub async fn prepare(&self, image: BorrowedFd<'_>) -> Result<(), String> {
+        self.shared.standby.send_replace(None);
+        self.leave(&Leave::Upgrade(image))
+            .map_err(|error| error.to_string())?;
+        let mut standby = self.shared.standby.subscribe();
+        // Copied at once: the guard must not live across the wait below.
+        let told = async { standby.wait_for(Option::is_some).await.ok()?.clone() };
+        tokio::select! {
+            told = told => told.unwrap_or(Ok(())),
+            () = self.closed() => Err("the keeper is gone".into()),
+        }
+    }
+
+    /// The records of all jobs, as they came with their starts. One that cannot be had is empty.
+    pub async fn records(&self) -> Vec<(u64, Vec<u8>)> {
+        let rows = self.fetch_rows(true).await;
+        rows.into_iter()
+            .map(|(job, row, _)| (job, row.record))
+            .collect()
+    }
+
     /// Asks for all jobs. Empty when the keeper is gone.
     pub async fn fetch(&self) -> Vec<JobState> {
-        let rows = self.fetch_rows().await;
+        let rows = self.fetch_rows(false).await;
         let mut jobs = Vec::with_capacity(rows.len());
         for (job, row, fds) in rows {
             let entry = self.enter(job);
@@ -314,7 +354,7 @@ impl Keeper {
         jobs
     }
 
-    async fn fetch_rows(&self) -> Vec<(u64, JobRow, JobFds)> {
+    async fn fetch_rows(&self, records_only: bool) -> Vec<(u64, JobRow, JobFds)> {
         let (done, answer) = oneshot::channel();
         let sequence = {
             let mut state = self.shared.lock();
@@ -322,6 +362,7 @@ impl Keeper {
             let sequence = state.sequence;
             let fetching = Fetching {
                 questions: 1,
+                records_only,
                 rows: Vec::new(),
                 done,
             };
@@ -356,6 +397,7 @@ impl Keeper {
             Leave::Dispose => (wire::LEAVE_DISPOSE, "", None),
             Leave::Refuse(reason) => (wire::LEAVE_REFUSE, *reason, None),
             Leave::Upgrade(image) => (wire::LEAVE_UPGRADE, "", Some(*image)),
+            Leave::Stay => (wire::LEAVE_STAY, "", None),
         };
         self.with_files(Op::Leave, 0, number, reason.into(), image)
     }
@@ -445,7 +487,8 @@ impl House {
     fn read(message: Message) -> Option<Self> {
         let args = message.frame.args;
         let welcome = wire::Welcome::decode(&message.payload)?;
-        let spoken = (welcome.oldest..=welcome.newest).contains(&wire::VERSION.into());
+        let spoken =
+            welcome.oldest <= wire::VERSION.into() && welcome.newest >= wire::OLDEST.into();
         if message.frame.op() != Some(Op::Hello) || !spoken || message.truncated {
             return None;
         }
@@ -473,18 +516,24 @@ impl House {
             },
             groups: groups(&welcome, instance),
             instance,
-            build: String::from_utf8_lossy(&welcome.build).into_owned(),
+            build: text(&welcome.build),
             wire: (welcome.oldest, welcome.newest),
             umask: welcome.umask,
             limits: welcome.limits,
             restoring: welcome.restoring.map(|job| (job, welcome.restoring_deaths)),
+            build_id: text(&welcome.id),
+            taken_back: Some(text(&welcome.taken_back)).filter(|why| !why.is_empty()),
         })
     }
 }
 
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 fn groups(welcome: &wire::Welcome, instance: u32) -> Result<Cgroups, String> {
     if welcome.cgroup.is_empty() {
-        return Err(String::from_utf8_lossy(&welcome.cgroup_lack).into_owned());
+        return Err(text(&welcome.cgroup_lack));
     }
     let folder = Path::new(OsStr::from_bytes(&welcome.cgroup));
     Cgroups::at(folder, instance).ok_or_else(|| format!("{} is gone", folder.display()))
@@ -576,12 +625,17 @@ impl Shared {
                     let _ = self.listeners.send(listener);
                 }
             }
+            Some(Op::Standby) => {
+                let why = text(&message.payload);
+                let told = if frame.args[0] == 0 { Ok(()) } else { Err(why) };
+                self.standby.send_replace(Some(told));
+            }
             Some(Op::Term) => drop(self.term.send_replace(Some(frame.args[0] as i32))),
             Some(Op::Error) => drop(self.refusals.send_replace(Some(Refusal {
                 job: frame.job,
                 code: frame.args[0],
                 op: frame.args[1] as u16,
-                text: String::from_utf8_lossy(&message.payload).into_owned(),
+                text: text(&message.payload),
             }))),
             _ => self.fact(message),
         }
@@ -610,10 +664,18 @@ impl Shared {
 
     fn row(&self, message: Message) {
         let frame = message.frame;
-        let Some(row) = JobRow::decode(&message.payload) else {
+        let row = JobRow::decode(&message.payload);
+        let mut state = self.lock();
+        if let Some(fetching) = state.fetches.get_mut(&frame.sequence)
+            && fetching.records_only
+        {
+            let row = row.unwrap_or_default();
+            fetching.rows.push((frame.job, row, JobFds::default()));
+            return;
+        }
+        let Some(row) = row else {
             return;
         };
-        let mut state = self.lock();
         let known = state.jobs.entry(frame.job).or_insert_with(Known::new);
         if message.truncated && known.want_refill() {
             if let Some(fetching) = state.fetches.get_mut(&frame.sequence) {

@@ -32,7 +32,7 @@ use crate::{
     events::Events,
     feed::Feed,
     job::{Job, Plan, Seat, Spec},
-    ledger::{Entry, Ledger, Moves},
+    ledger::{Entry, FORMAT, Ledger, Moves},
     log::{Arena, Budget, Log, SpillPolicy},
     secret,
     session::{Numbers, Session},
@@ -186,6 +186,17 @@ impl Registry {
     /// How much there is to keep.
     pub(crate) fn load(&self) -> Load {
         *self.load.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses when the house is on its way out.
+    ///
+    /// # Errors
+    /// It is.
+    pub(crate) fn check_stays(&self) -> Result<(), Refusal> {
+        if self.lock().leaving {
+            return Err(leaving());
+        }
+        Ok(())
     }
 
     /// Watches what of it matters for leaving.
@@ -383,6 +394,7 @@ impl Registry {
             sent_to: plan.sent_to.clone(),
             bound: plan.bound,
             spill,
+            format: FORMAT,
             slot: slot as u32,
         };
         let policy = spill_policy(&spec, &session.budget);
@@ -429,7 +441,7 @@ impl Registry {
             let Some(session) = inner.sessions.get_mut(session_id) else {
                 return;
             };
-            let surplus = session.surplus(Moment::now().wall);
+            let surplus = session.surplus(Moment::now());
             let mut gone = Vec::new();
             for number in surplus {
                 if let Some(job) = session.remove(number) {
@@ -537,6 +549,6 @@ fn closing(id: &str) -> Refusal {
     )
 }
 
-fn leaving() -> Refusal {
+pub(crate) fn leaving() -> Refusal {
     Refusal::new(RefusalKind::Leaving, "the supervisor is leaving").hint("try again in a moment")
 }

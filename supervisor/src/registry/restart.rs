@@ -10,7 +10,7 @@ use ostler_proto::{job::Kind, limits};
 use super::Registry;
 use crate::{
     job::{Finished, Job},
-    ledger::{Entry, Moves},
+    ledger::{Entry, FORMAT, Moves},
     log::Budget,
     session::{Record, Session, Tombstone},
 };
@@ -24,6 +24,7 @@ impl Registry {
             generation,
             next_number: inner.next_number,
             notices: *self.notices.hold(),
+            format: FORMAT,
         }];
         for session in inner.sessions.values() {
             entries.push(Entry::Session(session.record.clone()));

@@ -16,6 +16,7 @@ use ostler_proto::{
 use super::{Access, Closing, Inner, Lease, Registry, closing, leaving};
 use crate::{
     clock::Moment,
+    disk,
     job::Job,
     ledger::Entry,
     log::Budget,
@@ -42,7 +43,7 @@ impl Registry {
         let Some(session) = session else {
             return Vec::new();
         };
-        session.record.lapsed_at = Some(Moment::now().wall);
+        session.record.lapsed = Some(Moment::now());
         self.ledger.append(&Entry::Session(session.record.clone()));
         let jobs = session.jobs.values().rev();
         jobs.filter(|j| j.is_live()).cloned().collect()
@@ -95,7 +96,7 @@ impl Registry {
             folder: secret::ulid(),
             adopted: Vec::new(),
             parent,
-            lapsed_at: None,
+            lapsed: None,
             seen: 0,
             next: [0; 4],
         };
@@ -259,7 +260,7 @@ impl Registry {
         Ok(Some((session.key().into(), jobs)))
     }
 
-    /// Wall time at which [`Registry::expire`] has something to do, as far as is known now.
+    /// Boot time at which [`Registry::expire`] has something to do, as far as is known now.
     pub(crate) fn expires(&self) -> Option<u64> {
         let inner = self.lock();
         inner.sessions.values().filter_map(Session::expires).min()
@@ -267,12 +268,12 @@ impl Registry {
 
     /// Lets go of what has been kept long enough: ended jobs, and sessions whose lease ended then.
     pub(crate) fn expire(&self) {
-        let now = Moment::now().wall;
+        let now = Moment::now().boot;
         let (ids, lapsed): (Vec<_>, Vec<_>) = {
             let mut inner = self.lock();
             let old = |s: &&mut Session| {
-                let at = s.record.lapsed_at;
-                let long = at.is_some_and(|at| at + limits::finished_for() <= now);
+                let lapsed = s.record.lapsed;
+                let long = lapsed.is_some_and(|at| at.boot + limits::finished_for() <= now);
                 long && s.clients == 0 && !s.jobs.values().any(|j| j.is_live())
             };
             let mut lapsed = Vec::new();
@@ -318,7 +319,7 @@ impl Registry {
         self.events.stir();
         let adopted = session.record.adopted.iter();
         for folder in adopted.chain([&session.record.folder]) {
-            remove_folder(&self.artifacts.join(folder));
+            disk::in_place(|| remove_folder(&self.artifacts.join(folder)));
         }
         self.recount();
     }
@@ -338,19 +339,19 @@ fn change(record: &mut Record, ask: &OpenSession) -> bool {
         record.limits,
         record.lease_ms,
         record.root.is_some(),
-        record.lapsed_at,
+        record.lapsed,
     );
     record.limits = limits_of(ask, record.limits);
     record.lease_ms = ask.lease_ms.or(record.lease_ms).filter(|_| !ask.keep);
     record.root = record.root.take().or_else(|| ask.root.clone());
     // Somebody came back: what is there goes on.
-    record.lapsed_at = None;
+    record.lapsed = None;
     before
         != (
             record.limits,
             record.lease_ms,
             record.root.is_some(),
-            record.lapsed_at,
+            record.lapsed,
         )
 }
 

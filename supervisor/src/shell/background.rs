@@ -426,7 +426,9 @@ impl Sending {
     fn stopped_by(&self, who: &Who) -> (Outcome, OutcomeDetail) {
         let (outcome, limit) = match who.cause {
             Cause::Timeout => (Outcome::TimedOut, self.job.spec.timeout_ms),
-            Cause::Asked | Cause::Idle | Cause::OutputLimit => (Outcome::Stopped, None),
+            Cause::Asked | Cause::Idle | Cause::OutputLimit | Cause::Quarantine => {
+                (Outcome::Stopped, None)
+            }
         };
         let detail = OutcomeDetail {
             by: Some(who.by.clone()),

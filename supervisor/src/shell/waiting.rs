@@ -3,10 +3,10 @@
 //! In this order: the shell has ended; our line has; its prompt is back; the kernel shows somebody in front waiting for
 //! the terminal; it has been quiet for long, which proves nothing and is said to be inferred; the time is over.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use ostler_proto::methods::Reason;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::{
     job::Job,
@@ -30,6 +30,9 @@ const AMONG_IN_LINE: Duration = Duration::from_secs(1);
 const RELAYED: Duration = Duration::from_secs(3);
 /// How long the kernel may take to hand over what a program has written.
 const ON_ITS_WAY: Duration = Duration::from_millis(5);
+/// The same where the shell itself waits in the middle of a line: far more often the mark of its end is on its way, on
+/// a machine that was busy for those few milliseconds (once in 10,000 lines), than it is a `read` of its own.
+const END_ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// Silence at a prompt after which a line that was typed there and has not begun was not taken.
 const NOT_TAKEN: Duration = Duration::from_secs(2);
 
@@ -64,6 +67,9 @@ impl Waiting<'_> {
         let mut status = self.job.watch();
         let (mut end, mut silent_since, mut pause) =
             (self.job.log.end(), Instant::now(), ASK_FIRST);
+        // One timer, set anew only when it has fired or must fire sooner: each that is set may wake another thread,
+        // and a prompt comes in ten small writes, each of which puts off what is due.
+        let mut alarm = pin!(sleep_until(silent_since + ASK_FIRST));
         loop {
             // Before looking: what comes afterwards is news.
             news.mark_unchanged();
@@ -89,9 +95,9 @@ impl Waiting<'_> {
             }
             let ask_at = silent_since + pause;
             if now >= ask_at {
-                if let Some(came) = self.ask(now - silent_since).await {
+                if let Some((came, on_its_way)) = self.ask(now - silent_since).await {
                     // What was printed on the way to that wait, a prompt perhaps, is still on its own way to the log.
-                    sleep(ON_ITS_WAY).await;
+                    let _ = timeout(on_its_way, news.changed()).await;
                     if self.job.log.end() == end && !self.has_more() {
                         return came;
                     }
@@ -106,10 +112,13 @@ impl Waiting<'_> {
                 self.quiet.map(|q| silent_since + q),
             ];
             let next = next.into_iter().flatten().min().unwrap_or(ask_at);
+            if alarm.is_elapsed() || next < alarm.deadline() {
+                alarm.as_mut().reset(next);
+            }
             tokio::select! {
                 Ok(()) = news.changed() => {}
                 Ok(()) = status.changed() => {}
-                () = sleep_until(next) => {}
+                () = alarm.as_mut() => {}
             }
         }
     }
@@ -137,8 +146,8 @@ impl Waiting<'_> {
         (idle_at_prompt && self.shell_in_front()).then_some(Came::NotTaken)
     }
 
-    /// What the kernel says.
-    async fn ask(&self, silent: Duration) -> Option<Came> {
+    /// What the kernel says, and how long the log may still belie it.
+    async fn ask(&self, silent: Duration) -> Option<(Came, Duration)> {
         let taken = !self.line || self.line_has_begun();
         // Before its output begins, whoever waits has not read it yet, until that takes too long.
         if !taken && silent < NOT_TAKEN {
@@ -148,7 +157,7 @@ impl Waiting<'_> {
         let waits = look(place).await;
         let wait = waits.newer_than(&self.before)?;
         if !taken {
-            return Some(Came::NotTaken);
+            return Some((Came::NotTaken, ON_ITS_WAY));
         }
         let enough = if self.line { AMONG_IN_LINE } else { AMONG };
         if wait == Wait::Among && silent < enough {
@@ -168,14 +177,15 @@ impl Waiting<'_> {
         let known = reading.done.is_some() || reading.prompt.is_some();
         let reason = match (self.line, at_prompt) {
             // The shell has thrown the line away.
-            (true, _) if in_front && aborted => Some(Reason::Prompt),
-            (true, true) if marked || plain => Some(Reason::Prompt),
+            (true, _) if in_front && aborted => Reason::Prompt,
+            (true, true) if marked || plain => Reason::Prompt,
             // Its marks were thrown away by hand, or its output went elsewhere.
-            (false, true) if known && !inside => Some(Reason::Prompt),
-            _ if self.through => None,
-            _ => Some(Reason::InputWait),
+            (false, true) if known && !inside => Reason::Prompt,
+            _ if self.through => return None,
+            (true, _) if in_front => return Some((Came::For(Reason::InputWait), END_ON_ITS_WAY)),
+            _ => Reason::InputWait,
         };
-        reason.map(Came::For)
+        Some((Came::For(reason), ON_ITS_WAY))
     }
 
     /// Something else sits in front that passes on what is typed: whether that works or waits, nobody here can see.

@@ -46,6 +46,7 @@ fn keep(args: &[OsString]) -> ExitCode {
         supervise: vec!["stagehand".into(), "supervise".into(), args[6].clone()],
         image: None,
         foreground: !has("background"),
+        build: "of the stage".into(),
     })
 }
 

@@ -12,6 +12,7 @@ mod cookie;
 mod descriptors;
 
 mod ends;
+mod fuzz;
 
 mod hostile;
 
@@ -24,6 +25,8 @@ mod orders;
 mod replaced;
 
 mod stage;
+
+mod standby;
 
 mod starts;
 

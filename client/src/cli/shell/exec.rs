@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ostler::{Client, Mode};
+use ostler::{Client, Error, Mode};
 use ostler_proto::limits;
 use ostler_proto::methods::{JobRead, JobSignal, Read, Reason, ShellExec, SignalJob};
 use ostler_proto::shell::{Exec, Executed};
@@ -91,6 +91,12 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     };
     let executed = match executed {
         Ok(executed) => executed,
+        Err(Error::Broken(cause)) => {
+            let id = scope.pasted(&args.id);
+            return Err(Failure::from(Error::Broken(cause)).hint(format!(
+                "a line that had begun goes on in {id}: ostler shell send {id} waits for it and tells its code"
+            )));
+        }
         Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
     };
     if args.json {

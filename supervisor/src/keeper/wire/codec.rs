@@ -150,6 +150,8 @@ impl Welcome {
         out.u64(self.restoring.unwrap_or(NONE));
         out.u32(self.restoring_deaths);
         out.u64(self.ledger);
+        out.bytes(&self.id);
+        out.bytes(&self.taken_back);
         out.bytes(&self.cgroup);
         out.bytes(&self.cgroup_lack);
         out.0
@@ -167,8 +169,11 @@ impl Welcome {
             restoring: Some(from.u64()?).filter(|job| *job != NONE),
             restoring_deaths: from.u32()?,
             ledger: from.u64()?,
-            cgroup: from.bytes()?,
-            cgroup_lack: from.bytes()?,
+            // A keeper of an earlier build ends here; one of a later build may say more.
+            id: from.bytes().unwrap_or_default(),
+            taken_back: from.bytes().unwrap_or_default(),
+            cgroup: from.bytes().unwrap_or_default(),
+            cgroup_lack: from.bytes().unwrap_or_default(),
         })
     }
 }
@@ -294,6 +299,34 @@ mod tests {
         for length in 0..bytes.len() {
             assert_eq!(ForkRequest::decode(&bytes[..length]), None);
         }
+    }
+
+    #[test]
+    fn a_welcome_of_an_earlier_or_a_later_keeper_is_understood() {
+        let welcome = Welcome {
+            oldest: 1,
+            newest: 2,
+            build: b"0.1.0".to_vec(),
+            restoring: Some(4),
+            ledger: 3,
+            id: b"abc".to_vec(),
+            taken_back: b"it died".to_vec(),
+            cgroup: b"/a".to_vec(),
+            cgroup_lack: b"why".to_vec(),
+            ..Welcome::default()
+        };
+        let bytes = welcome.encode();
+        let later = [&bytes[..], b"something new"].concat();
+        assert_eq!(Welcome::decode(&later), Some(welcome.clone()));
+        let earlier = &bytes[..bytes.len() - 4 - 3 - 4 - 7 - 4 - 2 - 4 - 3];
+        let expected = Welcome {
+            id: Vec::new(),
+            taken_back: Vec::new(),
+            cgroup: Vec::new(),
+            cgroup_lack: Vec::new(),
+            ..welcome
+        };
+        assert_eq!(Welcome::decode(earlier), Some(expected));
     }
 
     #[test]

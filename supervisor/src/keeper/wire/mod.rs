@@ -24,6 +24,8 @@ pub use payload::{ForkRequest, Limit, Stdin, Welcome};
 pub const MAGIC: u32 = 0x4f53_544c;
 /// The wire version this build speaks; the only one so far.
 pub const VERSION: u16 = 1;
+/// The oldest one it speaks as well.
+pub const OLDEST: u16 = 1;
 /// Bytes of the header.
 pub const HEADER: usize = 64;
 /// Largest payload that travels inside the packet.
@@ -50,10 +52,12 @@ pub const HAS_SPILL: u32 = 1 << 4;
 pub const LEAVE_IDLE: u64 = 0;
 /// LEAVE: asked to stop.
 pub const LEAVE_DISPOSE: u64 = 1;
-/// LEAVE: start the image passed along in my place.
+/// LEAVE: start the image passed along in standby; I go when I am told that it waits.
 pub const LEAVE_UPGRADE: u64 = 2;
 /// LEAVE: cannot serve; the payload is the reason.
 pub const LEAVE_REFUSE: u64 = 3;
+/// LEAVE: I stay after all; the one in standby is to go.
+pub const LEAVE_STAY: u64 = 4;
 
 /// CLOSE: the job's standard input.
 pub const CLOSE_IN: u64 = 0;
@@ -125,9 +129,12 @@ pub enum Op {
     Error,
     /// k > s: the keeper got this signal (TERM, INT or HUP): end in order, within 10 s.
     Term,
+    /// s > k: executed, and waits for HELLO. k > s: the next supervisor waits for you to go (0), or does not come
+    /// (1, the payload says why).
+    Standby,
 }
 
-const OPS: [Op; 25] = [
+const OPS: [Op; 26] = [
     Op::Hello,
     Op::Fork,
     Op::Started,
@@ -153,6 +160,7 @@ const OPS: [Op; 25] = [
     Op::Listener,
     Op::Error,
     Op::Term,
+    Op::Standby,
 ];
 
 impl Op {
@@ -271,6 +279,6 @@ mod tests {
             assert_eq!(step as usize, place + 1);
         }
         assert_eq!(Op::from_number(0), None);
-        assert_eq!(Op::from_number(26), None);
+        assert_eq!(Op::from_number(27), None);
     }
 }

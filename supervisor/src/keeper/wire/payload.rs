@@ -74,6 +74,10 @@ pub struct Welcome {
     pub restoring_deaths: u32,
     /// Generation of the ledger passed along; 0 is the empty first one.
     pub ledger: u64,
+    /// Which build of its version the keeper is; empty from a keeper that does not say so.
+    pub id: Vec<u8>,
+    /// Why the last upgrade was taken back; empty when it was not.
+    pub taken_back: Vec<u8>,
     /// The folder in which jobs have groups of their own; empty where they have none.
     pub cgroup: Vec<u8>,
     /// Why they have none.
