@@ -264,6 +264,35 @@ impl House {
         process
     }
 
+    /// Starts it after a step of the child's own, between fork and exec.
+    ///
+    /// # Panics
+    /// It is not ready.
+    pub fn start_after(&self, step: impl Fn() -> std::io::Result<()> + Send + Sync + 'static) {
+        let said = self.spawn(|command| {
+            // SAFETY: the steps of the suites make a few system calls; no other thread of theirs holds a lock.
+            unsafe { command.pre_exec(step) };
+        });
+        assert_eq!(said.trim(), "ready", "what the daemon said\n{}", self.log());
+    }
+
+    /// Kills keeper and supervisor together and waits until both are gone.
+    ///
+    /// # Panics
+    /// They live on.
+    pub async fn kill_both(&self) {
+        let hello = self.info().await.hello;
+        let both = [hello.keeper_pid, hello.pid].map(|pid| Process::of(pid).expect("it lives"));
+        // Stopped first: the second to go must not see the end of the first.
+        both.iter().for_each(Process::freeze);
+        both.iter()
+            .for_each(|process| process.signal(libc::SIGKILL));
+        for process in both {
+            process.gone().await;
+        }
+        self.reap();
+    }
+
     fn spawn(&self, adjust: impl FnOnce(&mut Command)) -> String {
         let mut keeper = self.execute(adjust);
         let mut said = String::new();

@@ -101,10 +101,16 @@ pub fn has_living_thread(pid: u32) -> bool {
     states.any(|t| !matches!(state_in(&t.path()), None | Some('Z' | 'X')))
 }
 
-/// Command line and programs of a process, as far as they can be read.
+/// Command line, house and programs of a process, as far as they can be read.
 pub fn marks_of(pid: u32) -> Vec<u8> {
     use std::os::unix::ffi::OsStringExt;
     let mut marks = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let variables = environment.split(|byte| *byte == 0);
+    for house in variables.filter(|v| v.starts_with(b"OSTLER_DIR=")) {
+        marks.push(0);
+        marks.extend(house);
+    }
     // One whose main thread has ended has neither, but its other threads do.
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     for thread in threads.into_iter().flatten().flatten() {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use ostler_tests::containment::{End, User, column, excuse};
+use ostler_tests::containment::{End, User, column, excuse, must_be_named};
 use ostler_tests::skip;
 
 fn leaves_nobody(rung: &str, user: User, end: End) {
@@ -15,6 +15,12 @@ fn leaves_nobody(rung: &str, user: User, end: End) {
     let left: Vec<_> = left
         .filter(|cell| excuse(&cell.escape, rung, user, end).is_none())
         .collect();
+    // Who may not be ended is named at least, whatever the end; a chain has no name for longer than a moment.
+    let silent: Vec<_> = cells
+        .iter()
+        .filter(|cell| cell.left > 0 && must_be_named(&cell.escape) && !cell.named)
+        .collect();
+    assert!(silent.is_empty(), "{silent:?}");
     assert!(cells.len() >= 25, "{cells:?}");
     assert!(left.is_empty(), "{left:?}");
 }

@@ -226,7 +226,7 @@ fn the_next_start_ends_what_two_killed_processes_left() {
     in_house(async |house| {
         let desk = house.desk();
         hostile_trees(&desk).await;
-        kill_both(house).await;
+        house.kill_both().await;
         assert!(
             !house.marks().living().is_empty(),
             "somebody survives, else this proves nothing"
@@ -243,20 +243,6 @@ fn the_next_start_ends_what_two_killed_processes_left() {
         let artifacts = ostler_tests::house::files_below(&house.folders().artifacts());
         assert!(artifacts.is_empty(), "{artifacts:?}");
     });
-}
-
-async fn kill_both(house: &House) {
-    let hello = house.info().await.hello;
-    let supervisor = Process::of(hello.pid).expect("it has just answered");
-    let keeper = Process::of(hello.keeper_pid).expect("it has just answered");
-    // Stopped first, so that neither sees the other's end.
-    supervisor.freeze();
-    keeper.freeze();
-    supervisor.signal(libc::SIGKILL);
-    keeper.signal(libc::SIGKILL);
-    supervisor.gone().await;
-    keeper.gone().await;
-    house.reap();
 }
 
 /// G9.
@@ -314,7 +300,7 @@ fn a_second_daemon_on_the_same_place_is_refused() {
 fn a_stale_socket_is_taken_over() {
     in_house(async |house| {
         let before = house.info().await.hello;
-        kill_both(house).await;
+        house.kill_both().await;
         assert!(
             house.folders().socket().exists(),
             "it is stale, else this proves nothing"

@@ -15,7 +15,10 @@ use crate::exit;
 
 /// Looks for what could keep the supervisor from working here. Changes nothing, needs no supervisor.
 ///
-/// The code is 125 when something is wrong.
+/// The code is 125 when something is wrong. `containment` tells how the processes of a job are found: by the control group
+/// that each job has (`cgroup`, where one may be made), by a mark that is inherited (`cookie`), or by parents, sessions
+/// and environment (`links`). With OSTLER_RUNG=cookie or OSTLER_RUNG=links in its environment a new supervisor uses no
+/// better one.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
