@@ -33,7 +33,7 @@ pub(crate) const FORMAT: u32 = 1;
 pub(crate) const FORMAT_OLDEST: u32 = 1;
 
 /// A ledger below this size is never rewritten.
-const SMALL: u64 = 4 * 1024 * 1024;
+const SMALL: u64 = 1024 * 1024;
 
 /// One fact. Later ones win.
 #[derive(Debug, Serialize, Deserialize)]
@@ -186,7 +186,9 @@ impl Ledger {
         let inner = Inner {
             file,
             len: good,
-            rewrite_at: SMALL.max(good * 2),
+            // How much of it is alive is not known yet, so the next end of a job finds out. Twice of what there is would
+            // be twice as much after each of many crashes: it was never rewritten, and each supervisor read all of it.
+            rewrite_at: SMALL,
             generation: 0,
         };
         Ok((

@@ -480,7 +480,7 @@ impl<'a> Stage<'a> {
             }
             let ready = started.iter().map(|(at, row)| async {
                 let said = self.desk.printed(&row.id, "^ready");
-                within(PATIENCE, ESCAPES[*at].name, said).await
+                within(PATIENCE, ESCAPES[*at].name, Box::pin(said)).await
             });
             join_all(ready).await;
             self.rows.append(&mut started);

@@ -190,6 +190,7 @@ fn jobs_and_restarts_leave_memory_descriptors_and_processes_flat() {
             let hello = house.info().await.hello;
             let both = [hello.keeper_pid, hello.pid];
             let now = both.map(|pid| (process::descriptors(pid), process::resident(pid)));
+            eprintln!("restart {kill}: {now:?}");
             // As many records as are kept, and whatever is made once, are there by then.
             if kill <= kills / 2 {
                 first = Some(now);
