@@ -77,8 +77,9 @@ pub(crate) fn run(folders: Folders, build: &str) -> ExitCode {
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 4));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
-        // Spill writers, scans and looks at ports.
-        .max_blocking_threads(32)
+        // Spill writers, scans and looks at ports need a few. Whoever waits for a disk that does not answer has one for
+        // as long as that lasts, and clients ask again and again: with none left, the next one holds up a worker.
+        .max_blocking_threads(512)
         // Kept once they are there, the first one from the beginning: where no process may be made, the runtime gives
         // work to a thread that it has and panics when it has none. A full process table is the very moment at which
         // a tree must be ended.

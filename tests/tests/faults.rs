@@ -102,6 +102,17 @@ fn a_disk_that_does_not_answer_holds_up_the_jobs_that_write_to_it_and_nobody_els
         assert_eq!((page.from, page.lost), (0, 0));
         let receipt = desk.stop(&row.id, 50).await;
         assert!(receipt.survivors.is_empty(), "{receipt:?}");
+        // Whoever asks of that disk waits for it; many who ask again and again hold up nobody else (32 once did).
+        let asking: Vec<_> = (0..80)
+            .map(|_| {
+                let (desk, id) = (house.desk(), first.id.clone());
+                tokio::spawn(async move { desk.read_raw(&id, 0, 1000).await.0.lost })
+            })
+            .collect();
+        for _ in 0..3 {
+            assert_others_go_on(&desk).await;
+        }
+        asking.iter().for_each(tokio::task::JoinHandle::abort);
         drop(hung);
         assert_eq!(desk.wait(&row.id).await.outcome, Some(Outcome::Stopped));
     });
