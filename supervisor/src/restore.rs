@@ -371,6 +371,7 @@ fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option
     let seated = house.registry.restore_job(job, old_names);
     let Some(state) = state else {
         job.log.seal();
+        job.log.close_spill();
         job.publish(|s| s.over = true);
         return;
     };

@@ -109,9 +109,15 @@ fn a_disk_that_does_not_answer_holds_up_the_jobs_that_write_to_it_and_nobody_els
                 tokio::spawn(async move { desk.read_raw(&id, 0, 1000).await.0.lost })
             })
             .collect();
-        for _ in 0..3 {
-            assert_others_go_on(&desk).await;
-        }
+        let pid = house.info().await.hello.pid;
+        let threads = || fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+        let all = async {
+            while threads() < asking.len() {
+                tokio::task::yield_now().await;
+            }
+        };
+        within(PATIENCE, "a thread for each who waits", all).await;
+        assert_others_go_on(&desk).await;
         asking.iter().for_each(tokio::task::JoinHandle::abort);
         drop(hung);
         assert_eq!(desk.wait(&row.id).await.outcome, Some(Outcome::Stopped));

@@ -457,6 +457,28 @@ fn a_log_above_its_budget_keeps_head_and_tail_and_the_job_goes_on() {
     });
 }
 
+/// A kept log is a file and no descriptor, also when somebody has looked into it.
+#[test]
+fn kept_logs_hold_no_descriptors_whoever_reads_them() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let mut ids = Vec::new();
+        for _ in 0..30 {
+            ids.push(desk.run(script(&format!("out {}", 2 * RING))).await.row.id);
+        }
+        for _ in 0..2 {
+            let pid = house.info().await.hello.pid;
+            let before = ostler_tests::process::descriptors(pid);
+            for id in &ids {
+                desk.assert_pattern(id, 2 * RING).await;
+            }
+            let after = ostler_tests::process::descriptors(pid);
+            assert!(after <= before + 2, "{before} became {after}");
+            house.kill_supervisor().await;
+        }
+    });
+}
+
 /// B19: a disk that refuses does not concern the job.
 #[test]
 fn a_spill_that_cannot_be_made_does_not_fail_the_job_and_is_told() {

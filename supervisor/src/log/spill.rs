@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::arena::Word;
@@ -72,6 +73,8 @@ pub(super) struct Spill {
     cap: u64,
     budget: Arc<Budget>,
     files: Mutex<[Option<Arc<File>>; 2]>,
+    /// Nothing is written any more.
+    closed: AtomicBool,
     writing: Mutex<Granted>,
 }
 
@@ -96,6 +99,7 @@ impl Spill {
             cap,
             budget,
             files: Mutex::default(),
+            closed: AtomicBool::new(false),
             writing: Mutex::default(),
         }
     }
@@ -128,6 +132,7 @@ impl Spill {
     /// Closes both files; the next reader or writer opens them again by name. One whose name somebody has taken away
     /// stays open, for as long as its job is kept: nobody could open it again.
     pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         let mut files = self.files();
         for file in files.iter_mut() {
             *file = file.take().filter(|f| has_no_name(f));
@@ -161,14 +166,17 @@ impl Spill {
         }
     }
 
-    /// The file for reading: held, or opened again by name.
+    /// The file for reading: held, or opened again by name. Once closed, it is held by its reader alone: a thousand
+    /// kept records that somebody looked into would be a thousand descriptors.
     fn open(&self, which: Which) -> io::Result<Arc<File>> {
-        let mut files = self.files();
-        if let Some(file) = &files[which as usize] {
+        if let Some(file) = &self.files()[which as usize] {
             return Ok(Arc::clone(file));
         }
+        // Without the lock: a disk that does not answer is to hold up who reads from it.
         let file = Arc::new(open_ours(&self.name(which))?);
-        files[which as usize] = Some(Arc::clone(&file));
+        if !self.closed.load(Ordering::Acquire) {
+            self.files()[which as usize] = Some(Arc::clone(&file));
+        }
         Ok(file)
     }
 
