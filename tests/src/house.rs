@@ -438,6 +438,21 @@ impl House {
         &self.marks
     }
 
+    /// Living processes that are of the house, but neither its keeper nor its supervisor.
+    pub fn members(&self) -> Vec<u32> {
+        let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
+        // Without a cookie, its own are told by what they were executed as.
+        let own = |pid: u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            self.marks.job_of(pid) == Some(house_job)
+                || words.next().is_some_and(|w| w.ends_with(b"ostler"))
+                    && words.next() == Some(b"daemon")
+        };
+        let living = self.marks.living().into_iter();
+        living.filter(|pid| !own(*pid)).collect()
+    }
+
     /// The supervisor's log, and what the keeper said on its standard error.
     pub fn log(&self) -> String {
         let log = fs::read_to_string(self.folders.log()).unwrap_or_default();
