@@ -282,7 +282,8 @@ impl House {
     /// They live on.
     pub async fn kill_both(&self) {
         let hello = self.info().await.hello;
-        let both = [hello.keeper_pid, hello.pid].map(|pid| Process::of(pid).expect("it lives"));
+        // The supervisor first: the kernel wakes who stands still when his parent dies.
+        let both = [hello.pid, hello.keeper_pid].map(|pid| Process::of(pid).expect("it lives"));
         // Stopped first: the second to go must not see the end of the first.
         both.iter().for_each(Process::freeze);
         both.iter()
