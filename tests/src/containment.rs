@@ -242,11 +242,11 @@ pub const ESCAPES: &[Escape] = &[
          exec PUPPET ignore TERM , say ready , sleep",
     ),
     steps(
-        "a tree DEEP deep",
+        "a tree 500 deep",
         "deep DEEP [ ignore TERM , say ready , sleep ] , sleep",
     ),
     steps(
-        "a tree WIDE wide",
+        "a tree 500 wide",
         "wide WIDE , ignore TERM , say ready , sleep",
     ),
     line(
@@ -310,19 +310,21 @@ pub fn excuse(escape: &str, rung: &str, user: User, end: End) -> Option<&'static
         ENDED | ENDED_CHAIN | BURIED if end == End::Timeout => Some(
             "its limit ended with the job; members that outlive it stay, and go with the session",
         ),
-        PRIVILEGED if user == User::Ordinary && (rung != "cgroup" || end == End::Dispose) => {
+        PRIVILEGED if user == User::Ordinary && rung != "cgroup" => {
             Some("an ordinary user may not signal it without a group; it is named")
         }
-        BURIED if rung == "links" && !by_the_kernel => {
-            Some("nothing ties it to the job; `daemon stop` ends it")
-        }
+        BURIED if rung == "links" && !by_the_kernel => Some(
+            "nothing ties it to the job any more; `daemon stop` ends it, the death of the keeper does not",
+        ),
         ENDED_CHAIN if rung == "links" && !by_the_kernel => Some(
             "every look may miss the link of the moment; it is named, and `daemon stop` ends it",
         ),
-        LOST if rung != "cgroup" && !by_the_kernel => {
-            Some("nothing ties it to the job; `daemon stop` ends it")
-        }
-        LOST_MOVED if !by_the_kernel => Some("nothing ties it to the job; `daemon stop` ends it"),
+        LOST if rung != "cgroup" && !by_the_kernel => Some(
+            "nothing ties it to the job any more; `daemon stop` ends it, the death of the keeper does not",
+        ),
+        LOST_MOVED if !by_the_kernel => Some(
+            "nothing ties it to the job any more; `daemon stop` ends it, the death of the keeper does not",
+        ),
         _ => None,
     }
 }

@@ -282,7 +282,8 @@ impl House {
     /// They live on.
     pub async fn kill_both(&self) {
         let hello = self.info().await.hello;
-        let both = [hello.keeper_pid, hello.pid].map(|pid| Process::of(pid).expect("it lives"));
+        // The supervisor first: the kernel wakes who stands still when his parent dies.
+        let both = [hello.pid, hello.keeper_pid].map(|pid| Process::of(pid).expect("it lives"));
         // Stopped first: the second to go must not see the end of the first.
         both.iter().for_each(Process::freeze);
         both.iter()
@@ -436,6 +437,21 @@ impl House {
     /// How its processes are recognised.
     pub fn marks(&self) -> &Marks {
         &self.marks
+    }
+
+    /// Living processes that are of the house, but neither its keeper nor its supervisor.
+    pub fn members(&self) -> Vec<u32> {
+        let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
+        // Without a cookie, its own are told by what they were executed as.
+        let own = |pid: u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            self.marks.job_of(pid) == Some(house_job)
+                || words.next().is_some_and(|w| w.ends_with(b"ostler"))
+                    && words.next() == Some(b"daemon")
+        };
+        let living = self.marks.living().into_iter();
+        living.filter(|pid| !own(*pid)).collect()
     }
 
     /// The supervisor's log, and what the keeper said on its standard error.

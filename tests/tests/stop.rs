@@ -31,13 +31,10 @@ async fn stop_leaves_nothing(house: &House, desk: &Desk, id: &str, grace_ms: u64
     receipt.row
 }
 
-/// Living processes that carry the cookie of a job.
+/// Living processes of jobs.
 fn members(house: &House) -> Vec<String> {
-    let house_job = ostler_supervisor::tree::cookie::HOUSE_JOB;
-    let all = house.marks().living().into_iter();
-    all.filter(|p| house.marks().job_of(*p) != Some(house_job))
-        .map(ostler_tests::process::describe)
-        .collect()
+    let members = house.members().into_iter();
+    members.map(ostler_tests::process::describe).collect()
 }
 
 /// D1, 001, 008: the server that a command launched keeps its port.

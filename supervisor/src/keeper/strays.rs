@@ -11,6 +11,7 @@ use super::kernel::{self, Seen, Whom};
 use super::store::{Held, Job};
 use super::turn::{Keeper, records};
 use super::wire::{Ended, Exec, NONE, Op, Reaped, Step};
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -191,34 +192,36 @@ impl Keeper {
     /// Exact: whoever lives in a tree stands below a child of ours, and nobody else buries. What a child forked with
     /// its last breath came up behind it in the list, so a reading that found nobody to bury has seen everybody.
     fn count(&mut self, ends: Vec<u64>) {
-        let mut owners = None;
-        let mut still = false;
-        for _ in 0..READINGS {
-            let Some((living, buried)) = self.bury_listed() else {
-                break;
-            };
-            owners = Some(living);
-            still = !buried;
-            if still {
-                break;
+        let mut read = self.bury_listed();
+        for _ in 1..READINGS {
+            if matches!(read, Some((_, true))) {
+                read = self.bury_listed();
             }
         }
+        let exact = matches!(read, Some((_, false)));
+        let owners = read.map(|(living, _)| self.owners(&living));
         let touched = std::mem::take(&mut self.touched);
-        for job in touched.into_iter().chain(ends.iter().copied()) {
-            let strays = self.strays(job, owners.as_deref());
+        let told: BTreeSet<u64> = touched.iter().chain(&ends).copied().collect();
+        for job in told {
+            let mut strays = self.strays(job, owners.as_deref());
+            // Somebody dies and is followed all the time: rather one too many, and counted again.
+            if owners.is_some() && !exact && touched.contains(&job) {
+                strays = strays.max(1);
+                self.touched.insert(job);
+                self.children_changed = true;
+            }
             if let Some(ended) = self.ended(job) {
                 ended.strays = strays;
                 self.store.mark(job, Op::MemberEnded);
-            }
-            // Somebody dies and is followed all the time: this was too many rather than too few.
-            if owners.is_some() && !still && strays != 0 {
-                self.touched.insert(job);
-                self.children_changed = true;
             }
         }
         for job in ends {
             self.store.mark(job, Op::Ended);
         }
+    }
+
+    fn owners(&self, living: &[i32]) -> Vec<Owner> {
+        living.iter().map(|pid| self.owner(*pid)).collect()
     }
 
     /// Who is left of a job besides its leader.
@@ -266,22 +269,23 @@ impl Keeper {
         true
     }
 
-    /// Buries all ended strays by the list of children. Returns whose all of them are, and whether one was buried.
-    fn bury_listed(&mut self) -> Option<(Vec<Owner>, bool)> {
+    /// Buries all ended strays by the list of children. Returns who lives on, and whether one was buried.
+    fn bury_listed(&mut self) -> Option<(Vec<i32>, bool)> {
         let children = self.house.children()?;
-        let mut owners = Vec::new();
+        let mut living = Vec::new();
         let mut buried = false;
         for pid in children {
             if self.kept(pid) {
                 continue;
             }
-            owners.push(self.owner(pid));
             if let Ok(Some(_)) = kernel::wait(Whom::Pid(pid), true) {
                 self.bury(pid);
                 buried = true;
+            } else {
+                living.push(pid);
             }
         }
-        Some((owners, buried))
+        Some((living, buried))
     }
 
     /// Leaders and the supervisor are reaped in their own time.
