@@ -3,11 +3,12 @@
 
 mod tree_house;
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use ostler_supervisor::tree::cookie::{Cookie, HOUSE_JOB};
 use ostler_supervisor::tree::{self, Rung};
-use tree_house::{House, Job, lives, living_of, set_cookie, state, until};
+use tree_house::{House, Job, lives, living_of, parent, set_cookie, state, until};
 
 /// Kills and checks against the process table that nobody is left.
 async fn end(house: &House, job: &Job) -> Vec<u32> {
@@ -169,22 +170,38 @@ async fn a_tree_that_is_gone_is_told_gone_twice() {
 }
 
 #[tokio::test]
-async fn a_member_that_lowers_its_own_limit_leaves_the_tree_unless_it_is_in_the_leaders_group() {
+async fn who_lowers_his_own_limit_is_told_by_what_ties_him_to_the_tree() {
     let house = House::new(Rung::Cookie);
+    // The second has neither the session nor the environment of the job, only a parent.
     let line = "prlimit --pid $$ --rttime=200000:200000; sleep 600 & echo $!; \
-                setsid sh -c 'echo $$; exec sleep 600' & wait";
+                env -i setsid sh -c 'echo $$; exec sleep 600' & wait";
     let mut job = house.sh(1, line);
     let [inside, outside] = [(); 2].map(|()| job.pids(1)[0]);
-    assert_eq!(house.trees.members(job.mark.clone()).await, [job.pid]);
+    let all = BTreeSet::from([job.pid, inside, outside]);
+    let members = house.trees.members(job.mark.clone()).await;
+    assert_eq!(members.into_iter().collect::<BTreeSet<_>>(), all);
+    let killed = house.trees.kill(job.mark.clone()).await;
+    let seen: BTreeSet<u32> = killed.seen.into_iter().collect();
+    assert_eq!((seen, killed.survivors), (all.clone(), vec![]));
+    assert!(!all.into_iter().any(lives));
+}
+
+/// It finds processes, it is no boundary.
+#[tokio::test]
+async fn who_has_lost_his_limit_and_every_tie_is_nobodys() {
+    let house = House::new(Rung::Cookie);
+    let line = "(prlimit --pid $BASHPID --rttime=200000:200000; \
+                exec env -i setsid sh -c 'sleep 600 & echo $!') & wait; exec sleep 600";
+    let mut command = Command::new("/bin/bash");
+    command.args(["-c", line]);
+    let mut job = house.start(1, command);
+    let lost = job.pids(1)[0];
+    until(|| parent(lost) == Some(std::process::id())).await;
     let killed = house.trees.kill(job.mark.clone()).await;
     assert_eq!((killed.seen, killed.survivors), (vec![job.pid], vec![]));
-    until(|| !lives(inside)).await;
-    assert!(
-        lives(outside),
-        "the cookie finds processes, it is no boundary"
-    );
-    // SAFETY: our own grandchild, alive and unreaped.
-    unsafe { libc::kill(outside as i32, libc::SIGKILL) };
+    assert!(lives(lost));
+    // SAFETY: our own descendant, alive and unreaped.
+    unsafe { libc::kill(lost as i32, libc::SIGKILL) };
 }
 
 #[tokio::test]
