@@ -542,7 +542,15 @@ async fn keeper_lost(house: &House) -> io::Result<End> {
     // What is known of each job finds those as well whose cookie was lost, or never was.
     let jobs = house.registry.live();
     let jobs = jobs.iter().map(|job| trees.kill(job.mark()));
-    let sweep = async { join(trees.sweep_house(&keep), join_all(jobs)).await.0 };
+    let sweep = async {
+        let (mut ended, jobs) = join(trees.sweep_house(&keep), join_all(jobs)).await;
+        for survivor in jobs.into_iter().flat_map(|job| job.survivors) {
+            if !ended.survivors.contains(&survivor) {
+                ended.survivors.push(survivor);
+            }
+        }
+        ended
+    };
     match tokio::time::timeout(Duration::from_millis(longest_dispose()), sweep).await {
         Ok(ended) => {
             for survivor in ended.survivors {

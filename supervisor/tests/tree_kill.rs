@@ -8,7 +8,7 @@ use std::process::Command;
 
 use ostler_supervisor::tree::cookie::{Cookie, HOUSE_JOB};
 use ostler_supervisor::tree::{self, Rung};
-use tree_house::{House, Job, lives, living_of, set_cookie, state, until};
+use tree_house::{House, Job, lives, living_of, parent, set_cookie, state, until};
 
 /// Kills and checks against the process table that nobody is left.
 async fn end(house: &House, job: &Job) -> Vec<u32> {
@@ -170,21 +170,38 @@ async fn a_tree_that_is_gone_is_told_gone_twice() {
 }
 
 #[tokio::test]
-async fn members_that_lowered_their_own_limit_are_known_by_what_ties_them_to_the_leader() {
+async fn who_lowers_his_own_limit_is_told_by_what_ties_him_to_the_tree() {
     let house = House::new(Rung::Cookie);
+    // The second has neither the session nor the environment of the job, only a parent.
     let line = "prlimit --pid $$ --rttime=200000:200000; sleep 600 & echo $!; \
-                setsid sh -c 'echo $$; exec sleep 600' & wait";
+                env -i setsid sh -c 'echo $$; exec sleep 600' & wait";
     let mut job = house.sh(1, line);
     let [inside, outside] = [(); 2].map(|()| job.pids(1)[0]);
     let all = BTreeSet::from([job.pid, inside, outside]);
     let members = house.trees.members(job.mark.clone()).await;
-    assert_eq!(BTreeSet::from_iter(members), all);
+    assert_eq!(members.into_iter().collect::<BTreeSet<_>>(), all);
     let killed = house.trees.kill(job.mark.clone()).await;
-    assert_eq!(
-        (BTreeSet::from_iter(killed.seen), killed.survivors),
-        (all, vec![])
-    );
-    until(|| !lives(inside) && !lives(outside)).await;
+    let seen: BTreeSet<u32> = killed.seen.into_iter().collect();
+    assert_eq!((seen, killed.survivors), (all.clone(), vec![]));
+    assert!(!all.into_iter().any(lives));
+}
+
+/// It finds processes, it is no boundary.
+#[tokio::test]
+async fn who_has_lost_his_limit_and_every_tie_is_nobodys() {
+    let house = House::new(Rung::Cookie);
+    let line = "(prlimit --pid $BASHPID --rttime=200000:200000; \
+                exec env -i setsid sh -c 'sleep 600 & echo $!') & wait; exec sleep 600";
+    let mut command = Command::new("/bin/bash");
+    command.args(["-c", line]);
+    let mut job = house.start(1, command);
+    let lost = job.pids(1)[0];
+    until(|| parent(lost) == Some(std::process::id())).await;
+    let killed = house.trees.kill(job.mark.clone()).await;
+    assert_eq!((killed.seen, killed.survivors), (vec![job.pid], vec![]));
+    assert!(lives(lost));
+    // SAFETY: our own descendant, alive and unreaped.
+    unsafe { libc::kill(lost as i32, libc::SIGKILL) };
 }
 
 #[tokio::test]

@@ -89,6 +89,11 @@ impl Delegated {
 
 impl Drop for Delegated {
     fn drop(&mut self) {
+        // Only a test that failed has left somebody in it.
+        let mut options = fs::OpenOptions::new();
+        if let Ok(mut kill) = options.write(true).open(self.folder.join("cgroup.kill")) {
+            let _ = std::io::Write::write_all(&mut kill, b"1");
+        }
         remove(&self.folder);
     }
 }

@@ -37,11 +37,16 @@ impl Lost {
             .collect();
         self.known
             .retain(|pid, (start, _)| stats.get(pid).is_some_and(|stat| stat.start == *start));
-        for (pid, stat) in &stats {
-            if !self.known.contains_key(pid)
-                && let Some(job) = self.job(*pid, stat, targets, instance)
-            {
-                self.known.insert(*pid, (stat.start, job));
+        // Whoever is told ties his children, so it is over when nobody is new.
+        let mut before = usize::MAX;
+        while before != self.known.len() {
+            before = self.known.len();
+            for (pid, stat) in &stats {
+                if !self.known.contains_key(pid)
+                    && let Some(job) = self.job(*pid, stat, targets, instance)
+                {
+                    self.known.insert(*pid, (stat.start, job));
+                }
             }
         }
         let known = self.known.iter();
