@@ -712,12 +712,7 @@ impl<'a> Stage<'a> {
                 break;
             }
             // Of a chain every look may miss the link of the moment; it ends by itself.
-            let patience = if left.is_empty() {
-                CHAIN_LIFE
-            } else {
-                PATIENCE
-            };
-            assert!(begun.elapsed() < patience, "{left:?} cannot be ended");
+            assert!(begun.elapsed() < CHAIN_LIFE, "{left:?} cannot be ended");
             let left: Vec<Process> = left
                 .iter()
                 .filter_map(|(_, pid)| Process::of(*pid))
