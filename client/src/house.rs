@@ -29,6 +29,9 @@ pub struct House {
     pub version: String,
     /// Why it did not start or why it left.
     pub reason: Option<String>,
+    /// It has ended, and so has everything in it. False in one that stands, or was killed.
+    #[serde(rename = "nothingLeft")]
+    pub nothing_left: bool,
 }
 
 /// Whether somebody holds the house.

@@ -33,7 +33,7 @@ use crate::{
     clock::Moment,
     connection, diary, disk,
     house::{House, longest_dispose},
-    keeper::cookie,
+    keeper::{cookie, say_nothing_is_left},
     ledger::Ledger,
     life::Tools,
     log::{
@@ -419,13 +419,18 @@ impl House {
     /// Puts back what a cleaner of folders took away together with the socket.
     fn refurnish(&self) {
         let _ = make_folder(&self.folders.state);
+        self.put_back_key();
+        diary::open(&self.folders.log());
+    }
+
+    /// Puts back the owner key where somebody took it away: without it nobody could even stop the house.
+    pub(crate) fn put_back_key(&self) {
         let path = self.folders.owner_key();
         if !path.exists()
             && let Err(error) = write_key(&path, &self.owner_key)
         {
             crate::log_line!("error", "the owner key cannot be written: {error}");
         }
-        diary::open(&self.folders.log());
     }
 }
 
@@ -551,17 +556,27 @@ async fn keeper_lost(house: &House) -> io::Result<End> {
         }
         ended
     };
+    let mut nothing_left = true;
     match tokio::time::timeout(Duration::from_millis(longest_dispose()), sweep).await {
         Ok(ended) => {
             for survivor in ended.survivors {
+                nothing_left = false;
                 crate::log_line!("error", "not ended: pid {} {}", survivor.pid, survivor.why);
             }
         }
-        Err(_) => crate::log_line!("error", "ending everything takes too long"),
+        Err(_) => {
+            nothing_left = false;
+            crate::log_line!("error", "ending everything takes too long");
+        }
     }
     if !house.tools.trees.remove_groups() {
+        nothing_left = false;
         crate::log_line!("error", "a control group of the house is left");
     }
     clear_artifacts(&house.folders).await;
+    if nothing_left {
+        // Where it cannot be said, the next one who asks looks once more.
+        let _ = say_nothing_is_left(&house.folders.house_lock());
+    }
     Ok(End::House)
 }

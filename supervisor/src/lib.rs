@@ -124,8 +124,7 @@ pub fn keep(options: KeepOptions) -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    let real = fs::canonicalize(&folders.run).unwrap_or_else(|_| folders.run.clone());
-    let instance = match tree::instance_here(&real) {
+    let instance = match tree::instance_here(&real(&folders.run)) {
         Ok(instance) => instance,
         Err(error) => {
             // The starting client reads this line; where it is gone there is nobody to tell.
@@ -159,6 +158,36 @@ pub fn keep(options: KeepOptions) -> ExitCode {
     })
 }
 
+/// Who lives of a house although nobody holds its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Behind {
+    /// Nobody who can be recognised.
+    Nobody,
+    /// Keeper or supervisor: their folder, or the lock in it, was taken away.
+    House,
+    /// Jobs alone: both were killed.
+    Jobs,
+}
+
+/// Looks who carries the mark of a house in these folders. Changes nothing, and needs none of its files.
+pub fn behind(folders: &Folders) -> Behind {
+    let Ok(instance) = tree::instance_here(&real(&folders.run)) else {
+        return Behind::Nobody;
+    };
+    if let Ok(Some(_)) = tree::house_is_alive(instance, &[std::process::id()]) {
+        return Behind::House;
+    }
+    match tree::job_is_alive(instance) {
+        Ok(Some(_)) => Behind::Jobs,
+        _ => Behind::Nobody,
+    }
+}
+
+/// As it is without links, where it is there.
+fn real(folder: &Path) -> std::path::PathBuf {
+    fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
+}
+
 /// How members of jobs would be found in a house that this process starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Containment {
@@ -175,10 +204,10 @@ pub struct Containment {
 pub fn containment(folders: &Folders) -> Result<Containment, String> {
     let allowed = tree::Rung::allowed()?;
     let unwanted = |rung| (allowed > rung).then(|| "not wanted (OSTLER_RUNG)".to_owned());
-    let real = fs::canonicalize(&folders.run).unwrap_or_else(|_| folders.run.clone());
     let group = unwanted(tree::Rung::Cgroup).map_or_else(
         || {
-            let instance = tree::instance_here(&real).map_err(|error| error.to_string())?;
+            let instance =
+                tree::instance_here(&real(&folders.run)).map_err(|error| error.to_string())?;
             tree::cgroup::Cgroups::find(instance).map(drop)
         },
         Err,

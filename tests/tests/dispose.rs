@@ -11,7 +11,7 @@ use ostler_proto::methods::{
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::process::{self, Process};
 use ostler_tests::{
-    Desk, House, PATIENCE, command, in_empty_house, in_house, puppet, script, within,
+    Desk, House, PATIENCE, command, in_empty_house, in_house, puppet, rounds, script, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -242,6 +242,128 @@ fn the_next_start_ends_what_two_killed_processes_left() {
         assert!(house.desk().list().await.is_empty());
         let artifacts = ostler_tests::house::files_below(&house.folders().artifacts());
         assert!(artifacts.is_empty(), "{artifacts:?}");
+    });
+}
+
+/// Adversary of 2026-12-01: a stop trusted the socket file, said that nobody ran, and the jobs lived on.
+#[test]
+fn a_stop_ends_what_two_killed_processes_left_although_their_socket_is_gone() {
+    in_house(async |house| {
+        let desk = house.desk();
+        hostile_trees(&desk).await;
+        house.kill_both().await;
+        std::fs::remove_file(house.folders().socket()).expect("it is stale");
+        assert!(
+            !house.marks().living().is_empty(),
+            "else this proves nothing"
+        );
+        let said = house.cli(&["daemon", "stop"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        house.assert_nothing_is_left();
+        let again = house.cli(&["daemon", "stop"]);
+        assert_eq!(
+            (again.code, again.err.as_str()),
+            (0, "no supervisor runs\n"),
+            "{again:?}"
+        );
+    });
+}
+
+/// The same where the second one dies while it ends everything, at whatever moment of that.
+#[test]
+fn a_stop_ends_what_is_left_when_the_end_of_everything_was_cut_short() {
+    in_house(async |house| {
+        for round in 0..rounds("OSTLER_KILLS", 10) as u64 {
+            let desk = house.desk();
+            hostile_trees(&desk).await;
+            let hello = house.info().await.hello;
+            let [keeper, supervisor] = [hello.keeper_pid, hello.pid]
+                .map(|pid| Process::of(pid).expect("it has just answered"));
+            keeper.signal(libc::SIGKILL);
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(round * 700) {
+                std::hint::spin_loop();
+            }
+            supervisor.signal(libc::SIGKILL);
+            within(PATIENCE, "both ends", async {
+                (keeper.gone().await, supervisor.gone().await)
+            })
+            .await;
+            house.reap();
+            let said = house.cli(&["daemon", "stop"]);
+            assert_eq!(said.code, 0, "round {round}: {said:?}");
+            house.assert_nothing_is_left();
+            house.start();
+        }
+    });
+}
+
+/// A stop finds a house whose folder was taken away, and does not say that nobody runs.
+#[test]
+fn a_stop_ends_a_house_whose_folder_is_gone() {
+    in_house(async |house| {
+        hostile_trees(&house.desk()).await;
+        std::fs::remove_dir_all(house.dir()).expect("it is there");
+        let said = house.cli(&["daemon", "stop"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(said.out.contains("stopped"), "{said:?}");
+        house.reap();
+        house.assert_nothing_is_left();
+    });
+}
+
+/// While one that lost its keeper ends everything, a stop waits for that.
+#[test]
+fn a_stop_waits_for_who_is_ending_everything() {
+    in_house(async |house| {
+        hostile_trees(&house.desk()).await;
+        let keeper = house.keeper().expect("it lives");
+        keeper.signal(libc::SIGKILL);
+        keeper.gone().await;
+        house.reap();
+        let said = house.cli(&["daemon", "stop"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        house.assert_nothing_is_left();
+    });
+}
+
+/// The files of a house that kept crashing go with the next stop.
+#[test]
+fn a_stop_clears_what_a_house_that_kept_crashing_left() {
+    in_empty_house(async |house| {
+        house.start_with(&[("OSTLER_STEADY_MS", "600000")]);
+        let desk = house.desk();
+        desk.run(script("out 2000000")).await;
+        let keeper = house.keeper().expect("it lives");
+        for _ in 0..5 {
+            house.kill_supervisor().await;
+        }
+        let pid = house.info().await.hello.pid;
+        Process::of(pid)
+            .expect("it has just answered")
+            .signal(libc::SIGKILL);
+        keeper.gone().await;
+        house.reap();
+        let left = ostler_tests::house::files_below(&house.folders().artifacts());
+        assert!(!left.is_empty(), "else this proves nothing");
+        assert_eq!(house.cli(&["daemon", "stop"]).code, 0);
+        house.assert_nothing_is_left();
+    });
+}
+
+/// Whoever takes the owner key away, a job perhaps, must not lock its owner out.
+#[test]
+fn an_owner_key_that_was_taken_away_is_put_back() {
+    in_house(async |house| {
+        let key = std::fs::read_to_string(house.folders().owner_key()).expect("it is there");
+        std::fs::remove_file(house.folders().owner_key()).expect("it is there");
+        let said = house.cli(&["daemon", "status", "--json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let back = std::fs::read_to_string(house.folders().owner_key()).expect("it is back");
+        assert_eq!(back, key);
+        let said = house.cli(&["daemon", "stop"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        house.reap();
     });
 }
 

@@ -11,7 +11,7 @@ use ostler::house::{self, Held};
 use ostler::{Client, Endpoint, Error, Mode, Unavailable};
 use ostler_proto::address::Folders;
 use ostler_proto::methods::{
-    Build, Info, Nothing, StopSummary, StopSupervisor, SupervisorInfo, SupervisorStop,
+    Build, HelloAnswer, Info, Nothing, StopSummary, StopSupervisor, SupervisorInfo, SupervisorStop,
 };
 use ostler_proto::{VERSION, limits};
 use serde_json::json;
@@ -19,7 +19,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::interrupts::Interrupts;
 use super::labels::{self, Labels};
-use super::left;
+use super::left::{self, Left};
 use super::output::{self, Out, Pour, note};
 use super::scope::{self, SessionArg};
 use super::{duration, nobody, stop, upgrade, words};
@@ -305,25 +305,14 @@ fn unanswered(endpoint: &Endpoint) -> Result<(), Failure> {
 }
 
 async fn end(args: Stop) -> Result<i32, Failure> {
-    // A house that was killed as a whole has nobody to end what it left, but the next one does, before it answers.
-    let mode = if left::behind() {
-        Mode::Start
-    } else {
-        Mode::Use
-    };
-    let client = scope::client(mode)?;
-    let hello = match client.hello().await {
-        Ok(hello) => hello,
-        Err(e) if nobody(&e) => {
-            if args.json {
-                output::json(&json!({ "jobs": [] }))?;
-            }
-            if !args.quiet {
-                note("no supervisor runs");
-            }
-            return Ok(exit::DONE);
+    let Some((client, hello)) = whom_to_stop().await? else {
+        if args.json {
+            output::json(&json!({ "jobs": [] }))?;
         }
-        Err(e) => return Err(e.into()),
+        if !args.quiet {
+            note("no supervisor runs");
+        }
+        return Ok(exit::DONE);
     };
     let scope = SessionArg::default().scope()?;
     // Afterwards there is nobody to ask.
@@ -346,6 +335,29 @@ async fn end(args: Stop) -> Result<i32, Failure> {
         note(&format!("supervisor {} stopped", hello.version));
     }
     Ok(stop::code(&summary))
+}
+
+/// The supervisor that is to stop everything; none where nobody runs and nothing is left.
+///
+/// A house that was killed as a whole has nobody to end what it left, but the next one does, before it answers.
+async fn whom_to_stop() -> Result<Option<(Client, HelloAnswer)>, Failure> {
+    loop {
+        let mode = match left::behind() {
+            Left::Nothing => Mode::Use,
+            Left::Remains | Left::Jobs | Left::House => Mode::Start,
+        };
+        let client = scope::client(mode)?;
+        match client.hello().await {
+            Ok(hello) => return Ok(Some((client, hello))),
+            Err(e) if nobody(&e) => {}
+            Err(e) => return Err(e.into()),
+        }
+        // One that cannot be reached any more may be ending everything, and may be killed over that.
+        wait_until_free().await?;
+        if left::behind() == Left::Nothing {
+            return Ok(None);
+        }
+    }
 }
 
 /// Asks for the end, and of the next supervisor again where one has taken over meanwhile.
@@ -381,10 +393,10 @@ async fn wait_until_free() -> Result<(), Failure> {
             return Ok(());
         }
         if began.elapsed() > FREE_WITHIN {
-            return Err(
-                Failure::ours("the supervisor has answered but still holds its lock")
-                    .hint(format!("log: {}", endpoint.folders().log().display())),
-            );
+            return Err(Failure::ours(
+                "the supervisor does not answer any more but still holds its lock",
+            )
+            .hint(format!("log: {}", endpoint.folders().log().display())));
         }
         tokio::time::sleep(AGAIN).await;
     }

@@ -9,6 +9,7 @@ use ostler_proto::limits;
 use serde::Serialize;
 
 use super::failure::Failure;
+use super::left::{self, Left};
 use super::output::Out;
 use super::{config, scope, words};
 use crate::exit;
@@ -139,18 +140,31 @@ fn socket_folder(folders: &Folders) -> Check {
     }
 }
 
+fn left_behind(name: &'static str, folders: &Folders) -> Check {
+    match left::of(folders) {
+        Left::Nothing => Check::good(name, "none runs"),
+        Left::Remains => Check::good(
+            name,
+            "none runs; the next one clears what the last one left",
+        ),
+        Left::Jobs => Check::bad(
+            name,
+            "the last one was killed together with its keeper; jobs of it still run",
+            "ostler daemon start ends them, ostler daemon stop as well",
+        ),
+        Left::House => Check::bad(
+            name,
+            "one lives whose folder was taken away",
+            "ostler daemon start finds it again, ostler daemon stop ends it",
+        ),
+    }
+}
+
 async fn lock(folders: &Folders) -> Check {
     let name = "supervisor";
     let keeper = match house::held(folders) {
         Ok(house::Held::Yes) => house::read(folders).map(|h| h.pid),
-        Ok(_) if folders.socket().exists() => {
-            return Check::bad(
-                name,
-                "the last one was killed together with its keeper; jobs of it may still run",
-                "ostler daemon start ends them, ostler daemon stop as well",
-            );
-        }
-        Ok(_) => return Check::good(name, "none runs"),
+        Ok(_) => return left_behind(name, folders),
         Err(error) => {
             let lock = folders.house_lock();
             return Check::bad(

@@ -249,7 +249,7 @@ impl Keeper {
         match leaves {
             Some((wire::LEAVE_REFUSE, reason)) => {
                 if !self.fall_back(&reason) {
-                    self.finish = Some(Finish { reason });
+                    self.finish = Some(Finish::left(reason));
                 }
             }
             // The one that was to come has died meanwhile.
@@ -258,13 +258,9 @@ impl Keeper {
                 self.brain.attempt = 0;
                 self.start_supervisor();
             }
-            Some(_) => {
-                let reason = String::new();
-                self.finish = Some(Finish { reason });
-            }
+            Some(_) => self.finish = Some(Finish::left(String::new())),
             None if self.brain.end_at.is_some() => {
-                let reason = String::new();
-                self.finish = Some(Finish { reason });
+                self.finish = Some(Finish::cut_short(String::new()));
             }
             None => {
                 self.brain.why = Why::Crash;
@@ -296,7 +292,7 @@ impl Keeper {
         if next > MOST_ATTEMPTS {
             let reason = format!("{text}, {} times in a row", self.brain.attempt);
             if !self.fall_back(&reason) {
-                self.finish = Some(Finish { reason });
+                self.finish = Some(Finish::cut_short(reason));
             }
         } else if next <= 2 {
             self.start_supervisor();
@@ -343,8 +339,7 @@ impl Keeper {
         self.house
             .log("info", &format!("asked to end by signal {number}"));
         if self.brain.process.is_none() {
-            let reason = String::new();
-            self.finish = Some(Finish { reason });
+            self.finish = Some(Finish::cut_short(String::new()));
         } else if self.brain.end_at.is_none() {
             self.brain.end_at = Some(Instant::now() + END_WAIT);
             self.brain.end_signal = number;
@@ -394,8 +389,7 @@ impl Keeper {
         }
         if due(self.brain.end_at) {
             // It is killed with everything else.
-            let reason = String::new();
-            self.finish = Some(Finish { reason });
+            self.finish = Some(Finish::cut_short(String::new()));
         }
         if due(self.brain.ping.as_ref().map(|ping| ping.until)) {
             self.unanswered();

@@ -25,7 +25,7 @@ impl Keeper {
     pub(super) fn guard(mut self, finish: &Finish) -> ExitCode {
         self.house.vanish();
         let left = self.end_all();
-        self.remove_groups();
+        let gone = self.remove_groups();
         let mut reason = finish.reason.clone();
         if !left.is_empty() {
             let text = format!("cannot be ended: {left:?}");
@@ -36,6 +36,9 @@ impl Keeper {
                 format!("{reason}; {text}")
             };
         }
+        let nothing_left = finish.cleared && gone && left.is_empty();
+        // Best effort: the reason is in the log as well.
+        let _ = self.house.describe(&reason, nothing_left);
         if reason.is_empty() {
             self.house.log("info", "left in order");
             self.house
@@ -43,23 +46,22 @@ impl Keeper {
             return ExitCode::SUCCESS;
         }
         self.house.log("error", &reason);
-        // Best effort: the reason is in the log as well.
-        let _ = self.house.describe(&reason);
         self.house.announce(&format!("failed: {reason}"));
         ExitCode::FAILURE
     }
 
-    /// Removes what the jobs stood in.
-    fn remove_groups(&self) {
+    /// Removes what the jobs stood in. False: something of it stays.
+    fn remove_groups(&self) -> bool {
         let Ok(groups) = &self.house.defaults.groups else {
-            return;
+            return true;
         };
         let begun = Instant::now();
         loop {
             groups.clear();
             // The kernel may need a moment to let go of who has died.
-            if groups.whole().remove() != Removed::Kept || begun.elapsed() > LETTING_GO {
-                return;
+            let removed = groups.whole().remove();
+            if removed != Removed::Kept || begun.elapsed() > LETTING_GO {
+                return removed == Removed::Gone;
             }
             let _ = kernel::readable([self.signals.as_fd()], PAUSE);
         }

@@ -297,7 +297,7 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         children: children_file(),
         options,
     };
-    let described = house.describe("");
+    let described = house.describe("", false);
     let described = described.map_err(failed("house.lock cannot be written"));
     let keeper = described.and_then(|()| {
         let keeper = Keeper::new(house, signals, Brain::default());
@@ -311,6 +311,35 @@ fn stand(options: Options, lock: &File, ready: &File) -> Result<Keeper, String> 
         }
     }
     keeper
+}
+
+/// The field of the lock file that says that nothing is left of a house that has ended.
+const NOTHING_LEFT: &str = "nothingLeft";
+
+/// Says in the lock file that nothing is left, for a supervisor whose keeper cannot say so any more.
+///
+/// # Errors
+/// The file is not there, or says nothing.
+pub(crate) fn say_nothing_is_left(house_lock: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let lock = options.custom_flags(libc::O_NOFOLLOW).open(house_lock)?;
+    let mut line = read_line(&lock).ok_or(io::ErrorKind::InvalidData)?;
+    line[NOTHING_LEFT] = true.into();
+    write_line(&lock, &line)
+}
+
+/// In place: the lock is on the file, not on its name.
+fn write_line(lock: &File, line: &serde_json::Value) -> io::Result<()> {
+    let line = format!("{line}\n");
+    lock.write_all_at(line.as_bytes(), 0)?;
+    lock.set_len(line.len() as u64)
+}
+
+fn read_line(lock: &File) -> Option<serde_json::Value> {
+    let mut text = vec![0; 4096];
+    let length = lock.read_at(&mut text, 0).ok()?;
+    serde_json::from_slice(&text[..length]).ok()
 }
 
 /// How long what a dead house left elsewhere may take to die; what takes longer is found by its cookie.
@@ -335,9 +364,7 @@ fn groups(options: &Options, lock: &File) -> Result<Cgroups, String> {
 
 /// Where the last house that held this lock had its groups.
 fn former_groups(instance: u32, lock: &File) -> Option<Cgroups> {
-    let mut text = vec![0; 4096];
-    let length = lock.read_at(&mut text, 0).ok()?;
-    let line: serde_json::Value = serde_json::from_slice(&text[..length]).ok()?;
+    let line = read_line(lock)?;
     Cgroups::at(Path::new(line["cgroup"].as_str()?), instance)
 }
 
@@ -508,7 +535,7 @@ impl House {
             Ok(lock) => {
                 self.lock = lock;
                 // The line only helps people and clients to find us.
-                let _ = self.describe("");
+                let _ = self.describe("", false);
             }
             Err(reason) => self.log(
                 "error",
@@ -534,7 +561,10 @@ impl House {
     }
 
     /// Writes the lock file's line.
-    pub(super) fn describe(&self, reason: &str) -> io::Result<()> {
+    ///
+    /// `nothing_left`: the house has ended, and so has everything in it; else the next one, or whoever looks, has to
+    /// see to that.
+    pub(super) fn describe(&self, reason: &str, nothing_left: bool) -> io::Result<()> {
         let pid = std::process::id();
         let line = serde_json::json!({
             "pid": pid,
@@ -544,10 +574,9 @@ impl House {
             "socket": self.options.socket.to_string_lossy(),
             "cgroup": self.defaults.groups.as_ref().ok().map(|g| g.folder().to_string_lossy()),
             "reason": (!reason.is_empty()).then_some(reason),
+            NOTHING_LEFT: nothing_left,
         });
-        let line = format!("{line}\n");
-        self.lock.write_all_at(line.as_bytes(), 0)?;
-        self.lock.set_len(line.len() as u64)
+        write_line(&self.lock, &line)
     }
 
     /// One line in the house's log.

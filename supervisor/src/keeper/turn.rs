@@ -59,6 +59,26 @@ impl Token {
 pub(super) struct Finish {
     /// Empty for an orderly end.
     pub(super) reason: String,
+    /// The supervisor left by itself, and cleared before what it had laid down.
+    pub(super) cleared: bool,
+}
+
+impl Finish {
+    /// The supervisor has left.
+    pub(super) fn left(reason: String) -> Self {
+        Self {
+            reason,
+            cleared: true,
+        }
+    }
+
+    /// There is no supervisor any more that could clear anything.
+    pub(super) fn cut_short(reason: String) -> Self {
+        Self {
+            reason,
+            cleared: false,
+        }
+    }
 }
 
 /// All of the keeper's state.
@@ -115,7 +135,7 @@ impl Keeper {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
             Err(error) => {
                 let reason = format!("events cannot be awaited: {error}");
-                self.finish = Some(Finish { reason });
+                self.finish = Some(Finish::cut_short(reason));
                 return;
             }
         };

@@ -64,13 +64,29 @@ pub fn instance_here(run_folder: &Path) -> io::Result<u32> {
 /// # Errors
 /// `/proc` cannot be read; then nothing is known, and a start must sweep nothing.
 pub fn house_is_alive(instance: u32, except: &[u32]) -> io::Result<Option<u32>> {
+    living(instance, |pid, job| {
+        job == cookie::HOUSE_JOB && !except.contains(&pid)
+    })
+}
+
+/// Returns a living process of a job of `instance`, other than this one.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn job_is_alive(instance: u32) -> io::Result<Option<u32>> {
+    living(instance, |pid, job| {
+        job != cookie::HOUSE_JOB && pid != process::id()
+    })
+}
+
+/// The first one that carries a cookie of the instance and is wanted.
+fn living(instance: u32, is_wanted: impl Fn(u32, u64) -> bool) -> io::Result<Option<u32>> {
     for pid in pids()? {
-        if except.contains(&pid) || job_of(pid, instance) != Some(cookie::HOUSE_JOB) {
+        let Some(job) = job_of(pid, instance).filter(|job| is_wanted(pid, *job)) else {
             continue;
-        }
-        let proof = Proof::Cookie(cookie::HOUSE_JOB);
-        let is_house = || job_of(pid, instance) == Some(cookie::HOUSE_JOB);
-        if let Opened::Live(_) = Process::open(pid, proof, is_house)? {
+        };
+        let still = || job_of(pid, instance) == Some(job);
+        if let Opened::Live(_) = Process::open(pid, Proof::Cookie(job), still)? {
             return Ok(Some(pid));
         }
     }

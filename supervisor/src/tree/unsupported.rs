@@ -143,6 +143,14 @@ pub fn house_is_alive(_instance: u32, _except: &[u32]) -> io::Result<Option<u32>
     Err(not_yet())
 }
 
+/// Nobody is recognised.
+///
+/// # Errors
+/// Always: not yet.
+pub fn job_is_alive(_instance: u32) -> io::Result<Option<u32>> {
+    Err(not_yet())
+}
+
 /// Returns nothing: not yet.
 pub fn start_time(_pid: u32) -> Option<u64> {
     None
