@@ -2,11 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ostler::follow::Event;
 use ostler::{Client, Error};
 use ostler_proto::job::{JobResult, Page, Row, State, Stream};
 use ostler_proto::methods::{
-    For, JobGet, JobList, JobRead, JobRun, JobStart, JobStop, JobWait, List, Method, Read, Receipt,
-    Run, Start, Stop, Target, Wait, WaitedJob,
+    For, JobGet, JobList, JobRead, JobRun, JobStart, JobStop, JobTail, JobWait, List, Method, Read,
+    Receipt, Run, Start, Stop, Tail, Target, Wait, WaitedJob,
 };
 use ostler_proto::refusal::Refusal;
 use regex::Regex;
@@ -277,6 +278,36 @@ impl Desk {
         let bytes = self.bytes(id).await;
         assert_eq!(pattern::first_difference(0, &bytes), None, "in {id}");
         assert_eq!(bytes.len() as u64, n, "bytes of {id}");
+    }
+
+    /// Reads a job's standard output to its end, whatever happens to the supervisor meanwhile, and returns how long it was:
+    /// every byte of the pattern comes once and in order.
+    ///
+    /// # Panics
+    /// It does not.
+    pub async fn follow(&self, id: &str) -> u64 {
+        let tail = Tail {
+            id: id.into(),
+            since: Some(0),
+            follow: true,
+            raw: true,
+            stream: Some(Stream::Stdout),
+            ..Tail::default()
+        };
+        let mut stream = self.client.stream::<JobTail>(tail);
+        let mut seen = 0;
+        loop {
+            match stream.next().await.expect("a tail goes on over a crash") {
+                Event::Page(page) => {
+                    assert_eq!(page.lost, 0, "at {seen}: {page:?}");
+                    let bytes = bytes_of(&page);
+                    assert_eq!(pattern::first_difference(seen, &bytes), None, "at {seen}");
+                    seen += bytes.len() as u64;
+                }
+                Event::End(_) => return seen,
+                other => panic!("{other:?} in a tail"),
+            }
+        }
     }
 
     /// All of what an `until` printed is its pattern, and as long as it says on its error output.

@@ -434,6 +434,29 @@ impl House {
         all
     }
 
+    /// Kills the supervisor, and the next one as soon as there is one, before anybody has spoken to it.
+    ///
+    /// # Panics
+    /// No other comes, or another keeper.
+    pub async fn kill_supervisor_and_the_next(&self) {
+        let old = self.info().await.hello;
+        let process = Process::of(old.pid).expect("it has just answered");
+        process.signal(libc::SIGKILL);
+        let next = async {
+            loop {
+                let fresh = self.supervisors().into_iter().find(|pid| *pid != old.pid);
+                match fresh.and_then(Process::of) {
+                    Some(process) => return process,
+                    None => tokio::task::yield_now().await,
+                }
+            }
+        };
+        let next = within(crate::PATIENCE, "the next supervisor", next).await;
+        next.signal(libc::SIGKILL);
+        let now = self.info().await.hello;
+        assert!(now.generation > old.generation && now.keeper_pid == old.keeper_pid);
+    }
+
     /// How its processes are recognised.
     pub fn marks(&self) -> &Marks {
         &self.marks

@@ -22,6 +22,7 @@ pub mod groups;
 pub mod house;
 pub mod mount;
 pub mod pattern;
+pub mod printers;
 pub mod process;
 pub mod screen;
 pub mod tmux;
@@ -34,6 +35,7 @@ pub use cli::{Said, redacted};
 pub use desk::{Desk, command, script};
 pub use house::{House, in_empty_house, in_house, in_house_of_shells};
 pub use mount::{HungFolder, Mount};
+pub use printers::Printers;
 pub use tmux::Tmux;
 pub use wire::Wire;
 

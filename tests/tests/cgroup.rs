@@ -196,13 +196,7 @@ fn groups_that_two_killed_processes_left_in_another_place_are_cleared() {
         lost(&desk).await;
         let was = folder(house).expect("it has groups");
         assert_eq!(was.parent(), Some(place.folder()));
-        let member = fs::read_to_string(was.join("1/cgroup.procs")).expect("it has members");
-        let member = member
-            .trim()
-            .parse()
-            .ok()
-            .and_then(Process::of)
-            .expect("it lives");
+        let member = only_member(&was);
         drop(desk);
         house.kill_both().await;
         assert!(was.exists(), "nobody has cleared it yet");
@@ -214,19 +208,19 @@ fn groups_that_two_killed_processes_left_in_another_place_are_cleared() {
     });
 }
 
+/// Who lives in the group of the first job.
+fn only_member(groups: &Path) -> Process {
+    let member = fs::read_to_string(groups.join("1/cgroup.procs")).expect("it has members");
+    let pid = member.trim().parse().expect("it is one");
+    Process::of(pid).expect("it lives")
+}
+
 /// Where the first one of them had died in the same place.
 #[test]
 fn the_next_house_in_the_same_place_ends_what_is_in_its_groups() {
     with_groups(async |house, desk| {
         lost(&desk).await;
-        let leaf = folder(house).expect("it has groups").join("1/cgroup.procs");
-        let member = fs::read_to_string(leaf).expect("it has members");
-        let member = member
-            .trim()
-            .parse()
-            .ok()
-            .and_then(Process::of)
-            .expect("it lives");
+        let member = only_member(&folder(house).expect("it has groups"));
         house.kill_both().await;
         house.start();
         member.gone().await;

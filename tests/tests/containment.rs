@@ -25,70 +25,38 @@ fn leaves_nobody(rung: &str, user: User, end: End) {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// A column for each rung and user, a test for each end of it.
 macro_rules! columns {
-    ($($module:ident: $rung:literal, $user:ident { $($name:ident $end:ident,)* })*) => {
+    ($($module:ident: $rung:literal, $user:ident;)*) => {
         $(mod $module {
-            $(#[test]
-            fn $name() {
-                crate::leaves_nobody($rung, crate::User::$user, crate::End::$end);
-            })*
+            crate::ends! { $rung, $user:
+                stop Stop,
+                timeout Timeout,
+                release Release,
+                close_of_the_session Close,
+                end_of_the_house Dispose,
+                crash_then_stop Crash,
+                killed_keeper Orphaned,
+            }
         })*
     };
 }
 
+macro_rules! ends {
+    ($rung:literal, $user:ident: $($name:ident $end:ident,)*) => {
+        $(#[test]
+        fn $name() {
+            crate::leaves_nobody($rung, crate::User::$user, crate::End::$end);
+        })*
+    };
+}
+use ends;
+
 columns! {
-    cgroup_root: "cgroup", Root {
-        stop Stop,
-        timeout Timeout,
-        release Release,
-        close_of_the_session Close,
-        end_of_the_house Dispose,
-        crash_then_stop Crash,
-        killed_keeper Orphaned,
-    }
-    cgroup_user: "cgroup", Ordinary {
-        stop Stop,
-        timeout Timeout,
-        release Release,
-        close_of_the_session Close,
-        end_of_the_house Dispose,
-        crash_then_stop Crash,
-        killed_keeper Orphaned,
-    }
-    cookie_root: "cookie", Root {
-        stop Stop,
-        timeout Timeout,
-        release Release,
-        close_of_the_session Close,
-        end_of_the_house Dispose,
-        crash_then_stop Crash,
-        killed_keeper Orphaned,
-    }
-    cookie_user: "cookie", Ordinary {
-        stop Stop,
-        timeout Timeout,
-        release Release,
-        close_of_the_session Close,
-        end_of_the_house Dispose,
-        crash_then_stop Crash,
-        killed_keeper Orphaned,
-    }
-    links_root: "links", Root {
-        stop Stop,
-        timeout Timeout,
-        release Release,
-        close_of_the_session Close,
-        end_of_the_house Dispose,
-        crash_then_stop Crash,
-        killed_keeper Orphaned,
-    }
-    links_user: "links", Ordinary {
-        stop Stop,
-        timeout Timeout,
-        release Release,
-        close_of_the_session Close,
-        end_of_the_house Dispose,
-        crash_then_stop Crash,
-        killed_keeper Orphaned,
-    }
+    cgroup_root: "cgroup", Root;
+    cgroup_user: "cgroup", Ordinary;
+    cookie_root: "cookie", Root;
+    cookie_user: "cookie", Ordinary;
+    links_root: "links", Root;
+    links_user: "links", Ordinary;
 }

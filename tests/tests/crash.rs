@@ -8,7 +8,7 @@ use ostler_proto::methods::{
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::process::{self, Process};
 use ostler_tests::{
-    House, PATIENCE, in_empty_house, in_house, pattern, puppet, rounds, script, within,
+    House, PATIENCE, Printers, in_empty_house, in_house, pattern, puppet, rounds, script, within,
 };
 
 /// 016, G5.
@@ -69,51 +69,14 @@ fn forty_printing_jobs_lose_no_byte_and_no_exit_code_over_many_kills() {
 
 async fn kills_under_load(house: &House, kills: usize) {
     let desk = house.desk();
-    let over = house.path("over");
-    let mut jobs = Vec::new();
-    for n in 0..40 {
-        // Pieces that never fall on a border of anything.
-        let steps = format!("until {over} {} 10 , exit {n}", 4099 + n);
-        jobs.push((n, desk.start(script(&steps)).await.id));
-    }
+    let printers = Printers::start(house, &desk, 40, 4099, 10).await;
     for kill in 0..kills {
-        let generation = house.kill_supervisor().await;
+        house.kill_supervisor().await;
         if kill % 3 == 2 {
-            kill_before_it_answers(house, generation).await;
+            house.kill_supervisor_and_the_next().await;
         }
     }
-    std::fs::write(&over, "").expect("a file can be made");
-    for (n, id) in jobs {
-        let row = desk.wait(&id).await;
-        assert_eq!(
-            (row.outcome, row.exit_code),
-            (Some(Outcome::Exited), Some(n)),
-            "{id}"
-        );
-        assert_eq!(row.output.lost, 0, "{row:?}");
-        desk.assert_whole(&row).await;
-    }
-}
-
-/// Kills the supervisor, and the next one as soon as there is one.
-async fn kill_before_it_answers(house: &House, generation: u64) {
-    let old = house.info().await.hello;
-    Process::of(old.pid)
-        .expect("it has just answered")
-        .signal(libc::SIGKILL);
-    let next = async {
-        loop {
-            let fresh = house.supervisors().into_iter().find(|pid| *pid != old.pid);
-            match fresh.and_then(Process::of) {
-                Some(process) => return process,
-                None => tokio::task::yield_now().await,
-            }
-        }
-    };
-    let next = within(PATIENCE, "the next supervisor", next).await;
-    next.signal(libc::SIGKILL);
-    let now = house.info().await.hello;
-    assert!(now.generation > generation && now.keeper_pid == old.keeper_pid);
+    printers.finish(&desk).await;
 }
 
 /// The same without root, in a process of its own.

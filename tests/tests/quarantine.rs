@@ -7,13 +7,13 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use ostler_proto::job::{Outcome, Row, State, Stream};
+use ostler_proto::job::{Outcome, Row, State};
 use ostler_proto::methods::{JobGet, Target};
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::desk::script;
 use ostler_tests::house::{House, in_house};
 use ostler_tests::process::{self, Process};
-use ostler_tests::{Desk, PATIENCE, pattern, within};
+use ostler_tests::{Desk, PATIENCE, Printers, within};
 
 /// Size of the header of a log, and where the first one stands.
 const HEADER: usize = 128;
@@ -96,34 +96,18 @@ fn bounds(map: &str) -> Option<(u64, u64)> {
     Some((number(from)?, number(to)?))
 }
 
-async fn sentinel(house: &House, desk: &Desk) -> (String, Row) {
-    let over = house.path("over");
-    let row = desk
-        .start(script(&format!("until {over} 4099 10 , exit 7")))
-        .await;
-    (over, row)
-}
-
-/// It goes on, whole, whatever became of the other.
-async fn assert_it_went_on(desk: &Desk, (over, row): (String, Row)) {
-    fs::write(over, "").expect("a file can be made");
-    let row = desk.wait(&row.id).await;
-    assert_eq!(
-        (row.outcome, row.exit_code),
-        (Some(Outcome::Exited), Some(7))
-    );
-    let all = desk.stream(&row.id, Stream::Stdout).await;
-    assert_eq!(pattern::first_difference(0, &all), None);
+/// Who must notice nothing, and a job with a member, whose record is to be damaged.
+async fn two(house: &House, desk: &Desk) -> (Printers, Row) {
+    let other = Printers::start(house, desk, 1, 4099, 10).await;
+    let steps = "fork [ ignore TERM , sleep ] , say ready , sleep";
+    (other, desk.ready(script(steps)).await)
 }
 
 #[test]
 fn a_job_that_two_supervisors_died_of_is_ended_and_lost_and_the_house_goes_on() {
     in_house(async |house| {
         let desk = house.desk();
-        let other = sentinel(house, &desk).await;
-        let row = desk
-            .ready(script("fork [ ignore TERM , sleep ] , say ready , sleep"))
-            .await;
+        let (other, row) = two(house, &desk).await;
         let member = Process::of(row.pid.expect("it runs")).expect("it lives");
         damage(house, 2);
         house.kill_supervisor().await;
@@ -144,7 +128,7 @@ fn a_job_that_two_supervisors_died_of_is_ended_and_lost_and_the_house_goes_on() 
         house.kill_supervisor().await;
         assert_eq!(house.info().await.hello.generation, generation + 1);
         assert_eq!(desk.wait(&row.id).await.outcome, Some(Outcome::Lost));
-        assert_it_went_on(&desk, other).await;
+        other.finish(&desk).await;
     });
 }
 
@@ -152,10 +136,7 @@ fn a_job_that_two_supervisors_died_of_is_ended_and_lost_and_the_house_goes_on() 
 fn a_job_whose_record_nobody_can_read_is_ended_and_told_in_the_log() {
     in_house(async |house| {
         let desk = house.desk();
-        let other = sentinel(house, &desk).await;
-        let row = desk
-            .ready(script("fork [ ignore TERM , sleep ] , say ready , sleep"))
-            .await;
+        let (other, row) = two(house, &desk).await;
         let leader = Process::of(row.pid.expect("it runs")).expect("it lives");
         let held = process::descriptors(house.keeper().expect("the keeper lives").pid);
         blot_out(house, &row.process_id);
@@ -168,7 +149,7 @@ fn a_job_whose_record_nobody_can_read_is_ended_and_told_in_the_log() {
             })
             .await;
         assert_eq!(refusal.kind, RefusalKind::NotFound);
-        assert_it_went_on(&desk, other).await;
+        other.finish(&desk).await;
         assert!(
             house
                 .log()

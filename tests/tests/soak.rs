@@ -13,87 +13,43 @@ use std::fmt;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use ostler::follow::Event;
 use ostler::upgrade::{Upgraded, upgrade};
 use ostler_proto::job::{JobResult, Outcome, Row, State, Stream};
 use ostler_proto::methods::{
-    JobList, JobRelease, JobStart, JobTail, List, Reason, ShellExec, ShellOpen, Tail, Target,
-    UpgradeSupervisor,
+    JobList, JobRelease, JobStart, List, Reason, ShellExec, ShellOpen, Target, UpgradeSupervisor,
 };
 use ostler_proto::shell::{Exec, OpenShell};
 use ostler_tests::chance::Chance;
-use ostler_tests::desk::{bytes_of, script};
+use ostler_tests::desk::script;
 use ostler_tests::house::{House, in_house};
 use ostler_tests::process::{self, Process};
-use ostler_tests::{Desk, PATIENCE, ostler, pattern, rounds, within};
+use ostler_tests::{Desk, PATIENCE, Printers, ostler, pattern, rounds, within};
 use tokio::task::JoinHandle;
-
-/// Reads a job's standard output to its end over whatever happens to the supervisor, byte for byte.
-async fn follow(desk: Desk, id: String) -> u64 {
-    let tail = Tail {
-        id,
-        since: Some(0),
-        follow: true,
-        raw: true,
-        stream: Some(Stream::Stdout),
-        ..Tail::default()
-    };
-    let mut stream = desk.client.stream::<JobTail>(tail);
-    let mut seen = 0;
-    loop {
-        match stream.next().await.expect("a tail goes on over a crash") {
-            Event::Page(page) => {
-                assert_eq!(page.lost, 0, "at {seen}: {page:?}");
-                let bytes = bytes_of(&page);
-                assert_eq!(pattern::first_difference(seen, &bytes), None, "at {seen}");
-                seen += bytes.len() as u64;
-            }
-            Event::End(_) => return seen,
-            other => panic!("{other:?} in a tail"),
-        }
-    }
-}
-
-/// What it printed, as it said itself.
-async fn printed(desk: &Desk, id: &str) -> u64 {
-    let said = desk.stream(id, Stream::Stderr).await;
-    let said = String::from_utf8_lossy(&said).into_owned();
-    let number = said.trim().strip_prefix("total ");
-    number.and_then(|n| n.parse().ok()).expect("it says so")
-}
 
 /// The figure of the issue: 100 printing jobs, 20 clients that read them, 50 kills (5 of them in every run).
 #[test]
 fn a_hundred_jobs_lose_nothing_for_twenty_readers_over_kills() {
     in_house(async |house| {
         let desk = house.desk();
-        let over = house.path("over");
-        let mut jobs = Vec::new();
-        for n in 0..100 {
-            let steps = format!("until {over} {} 20 , exit {n}", 997 + n);
-            jobs.push((n, desk.start(script(&steps)).await.id));
-        }
+        let printers = Printers::start(house, &desk, 100, 997, 20).await;
         let mut readers = Vec::new();
         for client in 0..20 {
             let desk = house.desk();
-            for (_, id) in jobs.iter().skip(client).step_by(20) {
-                let desk = Desk::new(desk.client.clone());
-                readers.push((id.clone(), tokio::spawn(follow(desk, id.clone()))));
+            for row in printers.rows.iter().skip(client).step_by(20) {
+                let (desk, id) = (desk.clone(), row.id.clone());
+                let reading = tokio::spawn(async move { desk.follow(&id).await });
+                readers.push((row.id.clone(), reading));
             }
         }
         for _ in 0..rounds("OSTLER_KILLS", 5) {
             house.kill_supervisor().await;
         }
-        fs::write(&over, "").expect("a file can be made");
-        for (n, id) in &jobs {
-            let row = desk.wait(id).await;
-            let told = (row.outcome, row.exit_code, row.output.lost);
-            assert_eq!(told, (Some(Outcome::Exited), Some(*n), 0), "{id}");
-        }
+        printers.finish(&desk).await;
         for (id, reader) in readers {
             let seen = within(PATIENCE, "the end of a tail", reader).await;
             let seen = seen.unwrap_or_else(|e| std::panic::resume_unwind(e.into_panic()));
-            assert_eq!(seen, printed(&desk, &id).await, "{id}");
+            let all = desk.stream(&id, Stream::Stdout).await;
+            assert_eq!(seen, all.len() as u64, "{id}");
         }
     });
 }
@@ -226,7 +182,11 @@ impl Soak<'_> {
             Do::Crash => {
                 self.house.kill_supervisor().await;
             }
-            Do::CrashTwice => self.crash_twice().await,
+            Do::CrashTwice => {
+                self.house.kill_supervisor_and_the_next().await;
+                // And one more, so that the crashes before are forgiven.
+                self.house.kill_supervisor().await;
+            }
             Do::Freeze => self.freeze().await,
             Do::Upgrade => self.upgrade().await,
         }
@@ -334,10 +294,7 @@ impl Soak<'_> {
         let told = (row.outcome, row.exit_code, row.output.lost);
         assert_eq!(told, (Some(Outcome::Exited), Some(code), 0), "{id}, {self}");
         self.ended(&id).await;
-        let whole = printed(&self.desk, &id).await;
-        let all = self.desk.stream(&id, Stream::Stdout).await;
-        assert_eq!(all.len() as u64, whole, "{id}, {self}");
-        assert_eq!(pattern::first_difference(0, &all), None, "{id}, {self}");
+        self.desk.assert_whole(&row).await;
     }
 
     async fn stop(&mut self) {
@@ -399,7 +356,8 @@ impl Soak<'_> {
         else {
             return;
         };
-        let task = tokio::spawn(follow(self.house.desk(), id.clone()));
+        let (desk, name) = (self.house.desk(), id.clone());
+        let task = tokio::spawn(async move { desk.follow(&name).await });
         self.jobs.get_mut(&id).expect("it was drawn").follower = Some(task);
     }
 
@@ -420,35 +378,6 @@ impl Soak<'_> {
         let n = self.shell.1;
         let wanted = (Reason::Prompt, n.to_string(), (n % 256) as i32);
         assert_eq!(told, (wanted.0, Some(&*wanted.1), Some(wanted.2)), "{self}");
-    }
-
-    /// The second one dies before anybody has spoken to it.
-    async fn crash_twice(&mut self) {
-        let old = self.house.info().await.hello;
-        Process::of(old.pid)
-            .expect("it has just answered")
-            .signal(libc::SIGKILL);
-        let marks = self.house.marks();
-        let next = async {
-            loop {
-                let all = marks.living().into_iter();
-                let mut fresh = all.filter(|p| {
-                    *p != old.pid
-                        && *p != old.keeper_pid
-                        && marks.job_of(*p) == Some(ostler_supervisor::tree::cookie::HOUSE_JOB)
-                });
-                match fresh.next().and_then(Process::of) {
-                    Some(process) => return process,
-                    None => tokio::task::yield_now().await,
-                }
-            }
-        };
-        within(PATIENCE, "the next supervisor", next)
-            .await
-            .signal(libc::SIGKILL);
-        let now = self.house.info().await.hello;
-        assert_eq!(now.keeper_pid, old.keeper_pid, "{self}");
-        self.house.kill_supervisor().await;
     }
 
     /// It stands still for a moment, in the middle of whatever it does.

@@ -7,19 +7,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ostler::follow::Event;
 use ostler::upgrade::{Upgraded, upgrade};
 use ostler_proto::job::Row;
 use ostler_proto::methods::{
-    Info, JobStart, JobTail, Nothing, Start, SupervisorInfo, SupervisorUpgrade, Tail,
-    UpgradeSupervisor,
+    Info, JobStart, Nothing, Start, SupervisorInfo, SupervisorUpgrade, UpgradeSupervisor,
 };
 use ostler_proto::reason::Reason;
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::shell::{Exec, OpenShell};
 use ostler_tests::process::{self, Process};
 use ostler_tests::{
-    Desk, House, PATIENCE, in_empty_house, in_house, ostler, pattern, puppet, rounds, script,
+    Desk, House, PATIENCE, Printers, in_empty_house, in_house, ostler, puppet, rounds, script,
     within,
 };
 use regex::bytes::{NoExpand, Regex};
@@ -99,47 +97,17 @@ async fn gaps(desk: Desk, until: impl Fn(u64) -> bool) -> Duration {
     }
 }
 
-/// Follows a job to its end; everything comes once and in order.
-async fn follow(desk: Desk, id: String) -> u64 {
-    let tail = Tail {
-        id,
-        follow: true,
-        since: Some(0),
-        stream: Some(ostler_proto::job::Stream::Stdout),
-        ..Tail::default()
-    };
-    let mut stream = desk.client.stream::<JobTail>(tail);
-    let mut next = 0;
-    let mut seen = 0;
-    loop {
-        match stream.next().await.expect("the tail goes on") {
-            Event::Page(page) => {
-                assert_eq!((page.from, page.lost), (next, 0));
-                let text = page.text.expect("text was asked for");
-                assert_eq!(pattern::first_difference(seen, text.as_bytes()), None);
-                (next, seen) = (page.next, seen + text.len() as u64);
-            }
-            Event::Started(_) | Event::Happened(_) => {}
-            Event::End(_) => return seen,
-        }
-    }
-}
-
 async fn upgrades_under_load(house: &House, jobs: usize, upgrades: usize) -> Duration {
     let images = [other_build(house).await, ostler().to_path_buf()];
     let desk = house.desk();
-    let over = house.path("over");
-    let mut rows = Vec::new();
-    for n in 0..jobs {
-        let steps = format!("until {over} {} 20 , exit {n}", 203 + n);
-        rows.push(desk.start(script(&steps)).await);
-    }
+    let printers = Printers::start(house, &desk, jobs, 203, 20).await;
+    let rows = &printers.rows;
     let keeper = house.info().await.hello.keeper_pid;
     let files = process::descriptors(keeper);
-    let tails = rows
-        .iter()
-        .take(4)
-        .map(|row| follow(house.desk(), row.id.clone()));
+    let tails = rows.iter().take(4).map(|row| {
+        let (desk, id) = (house.desk(), row.id.clone());
+        async move { desk.follow(&id).await }
+    });
     let tails: Vec<_> = tails.map(tokio::spawn).collect();
     let last = house.info().await.hello.generation + upgrades as u64;
     let asking = tokio::spawn(gaps(house.desk_without_session(), move |g| g == last));
@@ -151,7 +119,7 @@ async fn upgrades_under_load(house: &House, jobs: usize, upgrades: usize) -> Dur
             pids.sort();
             pids
         };
-        assert_eq!(pids(&now), pids(&rows), "after upgrade {n}");
+        assert_eq!(pids(&now), pids(rows), "after upgrade {n}");
     }
     assert!(process::zombies_of(keeper).is_empty());
     let files_now = process::descriptors(keeper);
@@ -160,17 +128,8 @@ async fn upgrades_under_load(house: &House, jobs: usize, upgrades: usize) -> Dur
     let longest = within(PATIENCE, "the last generation", asking)
         .await
         .unwrap();
-    fs::write(&over, "").expect("a file can be made");
-    for (n, row) in rows.iter().enumerate() {
-        let row = desk.wait(&row.id).await;
-        assert_eq!(
-            (row.exit_code, row.output.lost),
-            (Some(n as i32), 0),
-            "{row:?}"
-        );
-        desk.assert_whole(&row).await;
-    }
-    for (tail, row) in tails.into_iter().zip(&rows) {
+    printers.finish(&desk).await;
+    for (tail, row) in tails.into_iter().zip(rows) {
         let seen = within(PATIENCE, "the end of a tail", tail).await.unwrap();
         let printed = desk
             .stream(&row.id, ostler_proto::job::Stream::Stdout)
@@ -701,12 +660,7 @@ fn kills_during_upgrades_lose_no_byte_and_no_house() {
     in_house(async |house| {
         let images = [other_build(house).await, ostler().to_path_buf()];
         let desk = house.desk();
-        let over = house.path("over");
-        let mut jobs = Vec::new();
-        for n in 0..20 {
-            let steps = format!("until {over} {} 10 , exit {n}", 1021 + n);
-            jobs.push((n, desk.start(script(&steps)).await.id));
-        }
+        let printers = Printers::start(house, &desk, 20, 1021, 10).await;
         let keeper = house.info().await.hello.keeper_pid;
         for round in 0..rounds("OSTLER_KILLS", 10) * 3 {
             let params = UpgradeSupervisor {
@@ -736,12 +690,7 @@ fn kills_during_upgrades_lose_no_byte_and_no_house() {
                 house.info().await;
             }
         }
-        fs::write(&over, "").expect("a file can be made");
-        for (n, id) in jobs {
-            let row = desk.wait(&id).await;
-            assert_eq!((row.exit_code, row.output.lost), (Some(n), 0), "{row:?}");
-            desk.assert_whole(&row).await;
-        }
+        printers.finish(&desk).await;
         assert_eq!(house.info().await.hello.keeper_pid, keeper);
         assert_eq!(house.supervisors().len(), 1);
     });

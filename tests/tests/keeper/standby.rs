@@ -29,6 +29,15 @@ fn waits(part: &Part) {
     part.send(Op::Standby, 0, 0);
 }
 
+/// Asks for an upgrade, up to where the one in standby waits and the old one knows it.
+fn ready(stage: &mut Stage, image: &PathBuf) -> Part {
+    ask(stage.part(), image);
+    let next = standby(stage);
+    waits(&next);
+    assert_eq!(told(stage.part()).0, 0);
+    next
+}
+
 fn told(part: &mut Part) -> (u64, String) {
     let message = part.expect(Op::Standby, 0);
     let why = String::from_utf8(message.payload).unwrap();
@@ -105,11 +114,8 @@ fn a_standby_that_dies_is_told_of_and_the_old_one_goes_on() {
         assert_eq!(told(stage.part()), (1, why.to_owned()));
     }
     // Also after it has said that it waits: then it is only to be hoped that the old one has not left yet.
-    ask(stage.part(), &image);
-    let next = standby(&stage);
-    waits(&next);
+    let next = ready(&mut stage, &image);
     let part = stage.part();
-    assert_eq!(told(part).0, 0);
     kill(next.pid, libc::SIGKILL);
     assert_eq!(told(part).0, 1);
     assert!(part.fetch().is_empty(), "it is served still");
@@ -119,11 +125,8 @@ fn a_standby_that_dies_is_told_of_and_the_old_one_goes_on() {
 fn an_old_one_that_left_for_a_standby_that_died_comes_back() {
     let mut stage = Stage::new();
     let image = image(&stage);
-    ask(stage.part(), &image);
-    let next = standby(&stage);
-    waits(&next);
+    let next = ready(&mut stage, &image);
     let part = stage.part();
-    assert_eq!(told(part).0, 0);
     kill(next.pid, libc::SIGKILL);
     assert_eq!(told(part).0, 1);
     exit(part);
@@ -167,11 +170,8 @@ fn a_standby_that_is_late_is_ended() {
 fn an_upgrade_that_is_called_off_leaves_the_old_one_alone() {
     let mut stage = Stage::new();
     let image = image(&stage);
-    ask(stage.part(), &image);
-    let next = standby(&stage);
-    waits(&next);
+    let next = ready(&mut stage, &image);
     let part = stage.part();
-    assert_eq!(told(part).0, 0);
     part.send(Op::Leave, 0, wire::LEAVE_STAY);
     until("it is gone", || crate::stage::state_of(next.pid).is_none());
     // Well past the second after which it would have been killed.
@@ -195,12 +195,8 @@ fn wait_readable_for(part: &Part, limit: Duration) -> bool {
 
 /// Upgrades, up to the HELLO of the next one.
 fn upgraded(stage: &mut Stage, image: &PathBuf) {
-    ask(stage.part(), image);
-    let mut next = standby(stage);
-    waits(&next);
-    let part = stage.part();
-    assert_eq!(told(part).0, 0);
-    exit(part);
+    let mut next = ready(stage, image);
+    exit(stage.part());
     next.expect(Op::Hello, 0);
     stage.part = Some(next);
 }
@@ -285,12 +281,9 @@ fn a_new_one_that_keeps_dying_is_given_up_before_the_house_is() {
 fn an_end_that_was_asked_for_meanwhile_is_not_forgotten() {
     let mut stage = Stage::new();
     let image = image(&stage);
-    ask(stage.part(), &image);
-    let mut next = standby(&stage);
-    waits(&next);
+    let mut next = ready(&mut stage, &image);
     let keeper = stage.keeper_pid();
     let part = stage.part();
-    assert_eq!(told(part).0, 0);
     kill(keeper, libc::SIGTERM);
     part.expect(Op::Term, 0);
     exit(part);
