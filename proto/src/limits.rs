@@ -281,6 +281,19 @@ pub const IDS: usize = 10_000;
 /// Longest `reason` of a stop.
 pub const REASON: usize = 1_024;
 
+/// How long a start waits for the disk of the artifacts, in ms: a full folder on a slow one takes some time to be cleared.
+pub const DISK_ANSWERS: u64 = 10_000;
+/// The same at the end of a house, which has a bound of its own.
+pub const DISK_ANSWERS_LAST: u64 = 5_000;
+/// Threads of a supervisor that may wait for disks at once. Whoever waits for one that does not answer has one for as long
+/// as that lasts, and clients ask again and again: with none left, the next one holds up everybody.
+pub const WAITING_FOR_DISKS: usize = 512;
+/// How far past its bound a forced end goes while members die, if slower than they should, in ms: on a full machine the
+/// kernel took four seconds to run each of a tree 500 deep once more, and those about to die were called survivors.
+pub const FORCE_DYING: u64 = 8_000;
+/// Supervisors that may die in a row while they restore a job; it is not restored again then.
+pub const RESTORE_DEATHS: u32 = 2;
+
 /// Silence after which a time jump of the wall clock against the monotonic clock is called sleep.
 pub const SLEPT: u64 = 2_000;
 

@@ -77,9 +77,8 @@ pub(crate) fn run(folders: Folders, build: &str) -> ExitCode {
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 4));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers)
-        // Spill writers, scans and looks at ports need a few. Whoever waits for a disk that does not answer has one for
-        // as long as that lasts, and clients ask again and again: with none left, the next one holds up a worker.
-        .max_blocking_threads(512)
+        // Spill writers, scans and looks at ports need a few, whoever waits for a disk one each.
+        .max_blocking_threads(limits::WAITING_FOR_DISKS)
         // Kept once they are there, the first one from the beginning: where no process may be made, the runtime gives
         // work to a thread that it has and panics when it has none. A full process table is the very moment at which
         // a tree must be ended.
@@ -111,11 +110,6 @@ pub(crate) fn run(folders: Folders, build: &str) -> ExitCode {
         }
     }
 }
-
-/// How long a start waits for the disk of the artifacts; a full folder on a slow one takes some time.
-const DISK_ANSWERS: Duration = Duration::from_secs(10);
-/// The same at the end, which has a bound of its own.
-const DISK_ANSWERS_LAST: Duration = Duration::from_secs(5);
 
 /// See [`STEADY_VARIABLE`].
 fn steady_time() -> Duration {
@@ -331,7 +325,7 @@ async fn clear_leftovers(folders: &Folders, trees: &Trees) -> io::Result<()> {
             survivor.why
         );
     }
-    match disk::clear(&folders.artifacts(), DISK_ANSWERS).await {
+    match disk::clear(&folders.artifacts(), limits::DISK_ANSWERS).await {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
         // What stands in its place is in the way of long logs alone, and each of them will say so.
         _ => Ok(()),
@@ -340,7 +334,7 @@ async fn clear_leftovers(folders: &Folders, trees: &Trees) -> io::Result<()> {
 
 /// Clears the artifacts of a house that ends.
 async fn clear_artifacts(folders: &Folders) {
-    if let Err(error) = disk::clear(&folders.artifacts(), DISK_ANSWERS_LAST).await {
+    if let Err(error) = disk::clear(&folders.artifacts(), limits::DISK_ANSWERS_LAST).await {
         let folder = folders.artifacts();
         crate::log_line!("warn", "artifacts {} stay: {error}", folder.display());
     }

@@ -25,9 +25,10 @@ pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// What the disk answers; [`io::ErrorKind::TimedOut`] when that is nothing.
-pub(crate) async fn clear(folder: &Path, patience: Duration) -> io::Result<()> {
+pub(crate) async fn clear(folder: &Path, patience_ms: u64) -> io::Result<()> {
     let path = folder.to_owned();
     let cleared = task::spawn_blocking(move || std::fs::remove_dir_all(path));
+    let patience = Duration::from_millis(patience_ms);
     match tokio::time::timeout(patience, cleared).await {
         Ok(Ok(Err(error))) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(_) => Ok(()),

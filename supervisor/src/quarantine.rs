@@ -9,6 +9,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use ostler_proto::limits;
+
 use crate::{
     job::Job,
     keeper::wire::Facts,
@@ -19,8 +21,6 @@ use crate::{
     tree::Mark,
 };
 
-/// Deaths under the mark of one job, in a row, after which it is not restored again.
-const MOST_DEATHS: u32 = 2;
 /// Why such a job is lost, in the words of its row.
 const REASON: &str =
     "the supervisor died twice while restoring it; its processes were ended, its output is gone";
@@ -39,7 +39,7 @@ impl Quarantine {
         marked: Option<(u64, u32)>,
         earlier: impl Iterator<Item = u64>,
     ) -> Self {
-        let marked = marked.filter(|(_, deaths)| *deaths >= MOST_DEATHS);
+        let marked = marked.filter(|(_, deaths)| *deaths >= limits::RESTORE_DEATHS);
         Self {
             arena: Arc::clone(arena),
             jobs: marked

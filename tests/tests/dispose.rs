@@ -245,7 +245,7 @@ fn the_next_start_ends_what_two_killed_processes_left() {
     });
 }
 
-/// Adversary of 2026-12-01: a stop trusted the socket file, said that nobody ran, and the jobs lived on.
+/// A stop trusted the socket file, said that nobody ran, and the jobs lived on.
 #[test]
 fn a_stop_ends_what_two_killed_processes_left_although_their_socket_is_gone() {
     in_house(async |house| {

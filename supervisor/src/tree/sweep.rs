@@ -57,10 +57,6 @@ const LAST_BREATH: Duration = Duration::from_millis(50);
 /// before he was struck.
 const LAST_LOOKS: u32 = 10;
 
-/// How far past its deadline a kill goes while its members die, if slower than they should: on a full machine the kernel
-/// took four seconds to run each of a tree 500 deep once more, and those that were about to die were called survivors.
-const DYING: Duration = Duration::from_secs(8);
-
 /// What became of a tree that was to be ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Killed {
@@ -567,6 +563,7 @@ impl Query {
 }
 
 /// What a kill wants next.
+#[derive(Debug, PartialEq, Eq)]
 enum Step {
     Look,
     Strike,
@@ -698,10 +695,6 @@ impl Kill {
 
     fn next(&mut self, blind: bool, now: Instant) -> Step {
         let late = now >= self.deadline;
-        if late && !blind && self.is_dying(now) {
-            self.late_looks = 0;
-            return Step::Strike;
-        }
         self.late_looks += u32::from(late);
         let very_late = self.late_looks > LAST_LOOKS;
         if blind {
@@ -718,7 +711,9 @@ impl Kill {
         self.empties = 0;
         let here = &self.here;
         self.struck.retain(|pid, _| here.contains_key(pid));
-        if very_late || late && self.resist(now) {
+        if late && self.is_dying(now) {
+            self.late_looks = 0;
+        } else if very_late || late && self.resist(now) {
             return Step::Over;
         }
         if self.fresh && self.freezes < FREEZES && !late {
@@ -729,13 +724,11 @@ impl Kill {
         Step::Strike
     }
 
-    /// Tells whether fewer are here than ever before, past the deadline.
+    /// Tells whether fewer are here than in any look before, past the deadline.
     fn is_dying(&mut self, now: Instant) -> bool {
-        let here = self.here.len();
-        let fewer = here < self.fewest && here > 0;
-        let begun = self.fewest < usize::MAX;
-        self.fewest = self.fewest.min(here);
-        fewer && begun && now < self.deadline + DYING
+        let fewer = self.here.len() < self.fewest;
+        self.fewest = self.fewest.min(self.here.len());
+        fewer && now < self.deadline + Duration::from_millis(limits::FORCE_DYING)
     }
 
     /// Tells whether all that are here had their blow and the time to die of it, or may not be struck.
@@ -802,5 +795,44 @@ fn blind(target: &Target, fault: &str) -> Killed {
             program: String::new(),
             why: format!("cannot be looked for: {fault}"),
         }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kill whose time is over, of members that were all struck long ago.
+    fn late(now: Instant) -> Kill {
+        let mark = Mark {
+            job: 1,
+            leader: None,
+            process_id: "proc_x".into(),
+        };
+        let mut kill = Kill::new(Arc::new(Target::Job(mark)), oneshot::channel().0);
+        kill.deadline = now;
+        kill.struck = (0..9).map(|pid| (pid, now)).collect();
+        kill
+    }
+
+    /// What it wants when so many are left, a second past its deadline or as many as are given.
+    fn looks(past: Duration, left: &[u32]) -> Vec<Step> {
+        let now = Instant::now();
+        let mut kill = late(now);
+        let step = |n: &u32| {
+            kill.here = (0..*n).map(|pid| (pid, Proof::Start(1))).collect();
+            kill.next(false, now + past)
+        };
+        left.iter().map(step).collect()
+    }
+
+    #[test]
+    fn a_kill_goes_on_past_its_deadline_while_fewer_and_fewer_are_left() {
+        use Step::{Over, Strike};
+        let second = Duration::from_secs(1);
+        assert_eq!(looks(second, &[9, 7, 4, 4]), [Strike, Strike, Strike, Over]);
+        // Never for ever.
+        let long = Duration::from_millis(limits::FORCE_DYING);
+        assert_eq!(looks(long, &[9]), [Over]);
     }
 }
