@@ -23,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use interprocess::local_socket::traits::tokio::Stream as _;
 use interprocess::local_socket::{GenericFilePath, ToFsName, tokio::Stream};
-use ostler_proto::address::{DIR_VARIABLE, Folders, JOB_VARIABLE, RUNG_VARIABLE, STEADY_VARIABLE};
+use ostler_proto::address::{
+    DIR_VARIABLE, Folders, HOUSE_VARIABLE, JOB_VARIABLE, RUNG_VARIABLE, STEADY_VARIABLE,
+};
 use ostler_proto::methods::{Hello, HelloAnswer, OpenSession, OpenedSession};
 use ostler_proto::methods::{SessionOpen, SupervisorHello};
 use ostler_proto::{PROTOCOL, PROTOCOL_MIN, VERSION, limits};
@@ -558,7 +560,7 @@ fn spawn(program: &Path, folders: &Folders) -> io::Result<(Child, OwnedFd)> {
         }
     }
     // A house that a job starts is the job's.
-    for variable in [RUNG_VARIABLE, JOB_VARIABLE] {
+    for variable in [RUNG_VARIABLE, JOB_VARIABLE, HOUSE_VARIABLE] {
         if let Some(value) = std::env::var_os(variable) {
             command.env(variable, value);
         }

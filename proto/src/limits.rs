@@ -248,6 +248,8 @@ pub const SHELL_OPEN_MAX: u64 = 60_000;
 pub const SHELL_TEXT: usize = 16 * 1024 * 1024;
 /// Most output of a line that is handed back whole.
 pub const SHELL_OUTPUT: u64 = 16 * 1024 * 1024;
+/// Newest lines of a shell that can be asked for again by their keys.
+pub const SHELL_KEYS: usize = 16;
 /// Lines of a shell that can be asked for at once.
 pub const SHELL_LINES: u64 = 10_000;
 /// Lines that are handed back when the reader names no number.

@@ -177,7 +177,10 @@ pub fn behind(folders: &Folders) -> Behind {
     if let Ok(Some(_)) = tree::house_is_alive(instance, &[std::process::id()]) {
         return Behind::House;
     }
-    match tree::job_is_alive(instance) {
+    match tree::job_is_alive(
+        instance,
+        tree::Rung::allowed().unwrap_or(tree::Rung::Cookie),
+    ) {
         Ok(Some(_)) => Behind::Jobs,
         _ => Behind::Nobody,
     }

@@ -73,10 +73,24 @@ pub fn house_is_alive(instance: u32, except: &[u32]) -> io::Result<Option<u32>> 
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn job_is_alive(instance: u32) -> io::Result<Option<u32>> {
-    living(instance, |pid, job| {
+pub fn job_is_alive(instance: u32, rung: Rung) -> io::Result<Option<u32>> {
+    let found = living(instance, |pid, job| {
         job != cookie::HOUSE_JOB && pid != process::id()
-    })
+    })?;
+    if found.is_some() || rung < Rung::Links {
+        return Ok(found);
+    }
+    let is_one = |pid: &u32| {
+        *pid != process::id()
+            && job_of(*pid, instance) != Some(cookie::HOUSE_JOB)
+            && links::is_of_house(*pid, instance)
+    };
+    Ok(pids()?.find(is_one))
+}
+
+/// Returns the value of [`ostler_proto::address::HOUSE_VARIABLE`] in the jobs of `instance`.
+pub fn house_marker(instance: u32) -> String {
+    links::house_marker(instance)
 }
 
 /// The first one that carries a cookie of the instance and is wanted.
@@ -276,7 +290,9 @@ impl Scanner {
         visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<()> {
         let spared = Spared::now();
-        for (target, pid, start) in links::members(targets, &spared, &mut self.remembered)? {
+        for (target, pid, start) in
+            links::members(self.instance, targets, &spared, &mut self.remembered)?
+        {
             let opened = self.reopen(pid, Proof::Start(start))?;
             tell(&opened, pid, target, visit);
         }
