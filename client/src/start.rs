@@ -345,6 +345,8 @@ impl<'a> Approach<'a> {
 
     /// Somebody holds the house and nobody listens: it leaves, begins, or has lost its socket.
     async fn wait_for_house(&mut self) -> Result<(), Unavailable> {
+        // Its keeper binds no socket over that.
+        self.check_place(&self.at)?;
         // Whatever kept ours from starting was probably that one.
         self.failure = None;
         let since = *self.held_since.get_or_insert_with(Instant::now);
@@ -370,6 +372,7 @@ impl<'a> Approach<'a> {
                 Held::No => self.check_place(folders)?,
                 Held::Yes | Held::Starting if looking => {
                     self.at = folders.clone();
+                    self.check_place(folders)?;
                     if self.began.elapsed() > ms(limits::status_patience()) {
                         return Err(self.silence());
                     }
@@ -454,7 +457,7 @@ impl<'a> Approach<'a> {
         Ok(())
     }
 
-    /// Nobody's house is there: is what lies at the place of its socket one that can be replaced?
+    /// Nobody listens: is what lies at the place of the socket one that can be replaced?
     fn check_place(&self, folders: &Folders) -> Result<(), Unavailable> {
         use std::os::unix::fs::FileTypeExt;
         let socket = folders.socket();

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::time::Duration;
 
 use ostler::Error;
 use ostler::upgrade::{Upgraded, upgrade};
@@ -182,11 +181,17 @@ fn lines_run_once_whenever_the_supervisor_is_killed() {
         let mut chance = Chance::of(kills as u64);
         for program in shells() {
             let id = desk.shell(program).await;
+            let (told, mut answered) = tokio::sync::watch::channel(0);
             let killer = async {
                 for _ in 0..kills {
                     house.kill_supervisor().await;
-                    // The moment is what is tried; a supervisor that lives for less than this gives up the house.
-                    tokio::time::sleep(Duration::from_millis(200 + chance.below(100) as u64)).await;
+                    // At any step of a line after some that were answered.
+                    let enough = *answered.borrow() + 1 + chance.below(20);
+                    let some = answered.wait_for(|n| *n >= enough);
+                    drop(within(PATIENCE, "some lines", some).await);
+                    for _ in 0..chance.below(500) {
+                        tokio::task::yield_now().await;
+                    }
                 }
             };
             let over = std::cell::Cell::new(false);
@@ -207,6 +212,7 @@ fn lines_run_once_whenever_the_supervisor_is_killed() {
                                 "{answer:?}"
                             );
                             ran.push((n, true));
+                            told.send_modify(|n| *n += 1);
                         }
                         Err(Error::Refused(why)) if why.kind == RefusalKind::Busy => {
                             assert!(why.message.contains("not known whether"), "{why:?}");

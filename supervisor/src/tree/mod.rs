@@ -25,7 +25,7 @@ mod unsupported;
 use unsupported as platform;
 
 pub use platform::{
-    cgroup, cookie_of, describe, house_is_alive, house_marker, instance_here, job_is_alive, job_of,
+    cgroup, cookie_of, describe, house_is_alive, house_marker, instance_here, job_of, jobs_alive,
     program, start_time,
 };
 pub use ports::{holder, is_listening, listeners};

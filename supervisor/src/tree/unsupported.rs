@@ -147,7 +147,7 @@ pub fn house_is_alive(_instance: u32, _except: &[u32]) -> io::Result<Option<u32>
 ///
 /// # Errors
 /// Always: not yet.
-pub fn job_is_alive(_instance: u32, _rung: super::Rung) -> io::Result<Option<u32>> {
+pub fn jobs_alive(_instance: u32, _rung: super::Rung) -> io::Result<Vec<u32>> {
     Err(not_yet())
 }
 
