@@ -288,7 +288,7 @@ impl Maker<'_> {
         let job = Job::new(spec, log, self.rung, feed, events);
         job.sit(seat);
         if let (Some(talk), Some(lines)) = (&job.talk, past.handed.get(&number)) {
-            talk.restore(lines.clone());
+            talk.restore(&job.log, lines.clone());
         }
         if let Some(wanted) = past.wanted.get(&number) {
             job.restore_wanted(wanted.clone());

@@ -216,6 +216,7 @@ fn lines_run_once_whenever_the_supervisor_is_killed() {
                         }
                         Err(Error::Refused(why)) if why.kind == RefusalKind::Busy => {
                             assert!(why.message.contains("not known whether"), "{why:?}");
+                            eprintln!("{program} {n}: {why:?}"); // DEBUG
                             ran.push((n, false));
                         }
                         Err(e) => panic!("{program}: {e}"),

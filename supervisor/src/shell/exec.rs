@@ -249,7 +249,7 @@ impl<'a> HandedOver<'a> {
             let reason = Reason::Prompt;
             return Ok(answer(job, ask, reason, line, &handed, false));
         }
-        talk.go_back(&handed);
+        talk.go_back(&job.log, &handed);
         let again = Self {
             job,
             talk,

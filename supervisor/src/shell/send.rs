@@ -131,8 +131,8 @@ impl<'a> Typed<'a> {
 /// Where the last answer ended. What an earlier supervisor has typed is not told, only what came of it.
 fn untold(job: &Job, talk: &Talk) -> u64 {
     let told = talk.told();
-    let reading = talk.look(&job.log);
-    let line = reading.line.as_ref().filter(|l| l.typed_at == told);
+    let newest = talk.lines().pop().filter(|line| line.typed_at == told);
+    let line = newest.and_then(|handed| talk.followed(&job.log, &handed));
     line.and_then(|l| l.output).unwrap_or(told)
 }
 

@@ -24,6 +24,9 @@ use crate::log::{Filter, Log};
 /// Unread output above this is not searched for marks when no line of ours runs: what counts is how it ends.
 const CATCH_UP: u64 = 4 * 1024 * 1024;
 
+/// So much before a line is read where its log is read again: a prompt and the end of the line before.
+const SHORTLY: u64 = 64 * 1024;
+
 /// One shell, as far as talking to it goes.
 #[derive(Debug)]
 pub(crate) struct Talk {
@@ -118,9 +121,9 @@ impl Talk {
     }
 
     /// The lines that an earlier supervisor has handed over: where the newest one stands, the log says.
-    pub(crate) fn restore(&self, lines: HandedLines) {
+    pub(crate) fn restore(&self, log: &Log, lines: HandedLines) {
         if let Some(newest) = lines.newest() {
-            self.go_back(newest);
+            self.go_back(log, newest);
             self.tell(newest.typed_at);
             self.number.store(newest.number, Ordering::Release);
         }
@@ -141,14 +144,14 @@ impl Talk {
     }
 
     /// Reads again from where a line was typed, so that its end can be taken once more.
-    pub(crate) fn go_back(&self, handed: &Handed) {
-        let again = Reading::since(&self.nonce, handed);
+    pub(crate) fn go_back(&self, log: &Log, handed: &Handed) {
+        let again = Reading::since(&self.nonce, log, handed);
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = again;
     }
 
     /// What came of a line that others have followed.
     pub(crate) fn followed(&self, log: &Log, handed: &Handed) -> Option<Line> {
-        let mut reading = Reading::since(&self.nonce, handed);
+        let mut reading = Reading::since(&self.nonce, log, handed);
         reading.catch_up(log);
         reading.line
     }
@@ -262,9 +265,15 @@ impl Reading {
         }
     }
 
-    /// As if a line had been typed just now, whose log is still to be read.
-    fn since(nonce: &str, handed: &Handed) -> Self {
-        let mut reading = Self::new(nonce, handed.typed_at);
+    /// As if a line had been typed just now, whose log is still to be read. What stands shortly before it says how the
+    /// shell stood: it may never have taken the line.
+    fn since(nonce: &str, log: &Log, handed: &Handed) -> Self {
+        let from = handed.typed_at.saturating_sub(SHORTLY);
+        let mut reading = Self::new(nonce, from);
+        reading.read_to(log, handed.typed_at);
+        if reading.scanner.at() != handed.typed_at {
+            reading.forget(handed.typed_at);
+        }
         reading.begin(handed);
         reading
     }
@@ -303,8 +312,17 @@ impl Reading {
         if self.line.is_none() && end - at.min(end) > CATCH_UP {
             self.forget(end - limits::RING.min(end));
         }
+        self.read_to(log, u64::MAX);
+    }
+
+    fn read_to(&mut self, log: &Log, end: u64) {
         loop {
-            let slice = log.read(self.scanner.at(), limits::TAIL_FRAME as usize, Filter::All);
+            let left = end.saturating_sub(self.scanner.at());
+            let most = left.min(limits::TAIL_FRAME) as usize;
+            if most == 0 {
+                return;
+            }
+            let slice = log.read(self.scanner.at(), most, Filter::All);
             if slice.lost > 0 {
                 self.forget(slice.from);
             }
@@ -392,7 +410,8 @@ mod tests {
     use super::*;
 
     fn reading(text: &str) -> Reading {
-        let mut reading = Reading::since("k", &Handed::new(&Exec::default(), 7, 0));
+        let mut reading = Reading::new("k", 0);
+        reading.begin(&Handed::new(&Exec::default(), 7, 0));
         feed(&mut reading, text);
         reading
     }
