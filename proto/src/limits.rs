@@ -288,6 +288,8 @@ pub const HEADER: usize = 4 * 1024;
 pub const ARGUMENTS: usize = 16 * 1024 * 1024;
 /// Longest name of a job or session.
 pub const NAME: usize = 64;
+/// Longest line that says what a sub-agent is to do.
+pub const LABEL: usize = 1_024;
 /// Longest idempotency key.
 pub const KEY: usize = 256;
 /// Longest regular expression of a wait or a read.

@@ -9,6 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    agent::{
+        AppendAgent, AppendedAgent, AwaitStop, FinishAgent, RegisterAgent, RegisteredAgent,
+        StopAwaited,
+    },
     job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream},
     screen::{Attach, Attached, Keys, Look, Screen},
     shell::{
@@ -118,6 +122,10 @@ table! {
     ShellRead "shell/read" spawned (ReadShell) -> ShellLines, "Reads lines of a shell as a person would see them, counted from the newest.";
     ShellList "shell/list" spawned (List) -> ShellTable, "Lists shells, and whether each waits for a line.";
     ShellClose "shell/close" spawned (Target) -> Released, "Ends a shell and everything in it, then forgets it.";
+    AgentRegister "agent/register" spawned (RegisterAgent) -> RegisteredAgent, "Makes a sub-agent a job, with a program or spoken for by who asks, and opens its session.";
+    AgentAppend "agent/append" spawned (AppendAgent) -> AppendedAgent, "Adds to what a sub-agent says; answers whether somebody wants its end.";
+    AgentStopRequested "agent/stopRequested" spawned (AwaitStop) -> StopAwaited, "Asked by who speaks as a sub-agent: answered when somebody wants its end, or it has ended.";
+    AgentFinish "agent/finish" spawned (FinishAgent) -> Row, "Ends a sub-agent with its last words and its code.";
 }
 
 /// No parameters.
@@ -908,6 +916,9 @@ pub struct Receipt {
     /// What could not be ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<crate::job::Survivor>,
+    /// Ids of what a sub-agent had started and is not stopped with it: they are jobs of the row's session now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_running: Vec<String>,
 }
 
 /// `job/release`.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{house::House, outbox::Outbox, registry::Access};
+use crate::{house::House, job::Job, outbox::Outbox, owner::Owner, registry::Access};
 
 /// What every handler is given: the house, what this connection may see, and its outbox.
 #[derive(Clone)]
@@ -14,6 +14,8 @@ struct Inner {
     house: Arc<House>,
     access: Mutex<Access>,
     outbox: Outbox,
+    /// The sub-agents that this connection speaks as.
+    agents: Mutex<Vec<Arc<Job>>>,
 }
 
 impl Caller {
@@ -24,6 +26,7 @@ impl Caller {
                 house,
                 access: Mutex::default(),
                 outbox,
+                agents: Mutex::default(),
             }),
         }
     }
@@ -34,6 +37,24 @@ impl Caller {
         for lease in house.registry.connection_went(&self.access()) {
             house.run_lease(lease);
         }
+        for job in self.agents().drain(..) {
+            job.owner.iter().for_each(Owner::let_go);
+        }
+    }
+
+    /// From here on until it is gone, this connection speaks as a sub-agent.
+    pub(crate) fn speak_as(&self, job: &Arc<Job>) {
+        let mut agents = self.agents();
+        agents.retain(|known| known.is_live());
+        if !agents.iter().any(|known| Arc::ptr_eq(known, job)) {
+            job.owner.iter().for_each(Owner::hold);
+            agents.push(Arc::clone(job));
+        }
+    }
+
+    fn agents(&self) -> MutexGuard<'_, Vec<Arc<Job>>> {
+        let agents = self.inner.agents.lock();
+        agents.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn house(&self) -> &Arc<House> {

@@ -83,8 +83,9 @@ impl House {
         start: &Start,
         input: plan::Input,
     ) -> Result<(), Refusal> {
-        let (request, file) =
-            plan::fork_request(start, &job.spec, input, self.tools.trees.house_marker());
+        let child = self.registry.child_of(job).map(|child| child.session.id);
+        let house = self.tools.trees.house_marker();
+        let (request, file) = plan::fork_request(start, &job.spec, input, house, child);
         let entry = self.tools.keeper.enter(job.spec.number);
         let file = file.as_ref().map(std::os::fd::AsFd::as_fd);
         if let Err(error) = self.tools.keeper.fork(job.spec.number, &request, file) {
@@ -118,6 +119,7 @@ impl House {
         let (house, job) = (Arc::clone(self), Arc::clone(job));
         tokio::spawn(async move {
             life.await;
+            house.registry.hand_over(&job);
             house.registry.trim(&job.seat().session.id);
             house.ended.notify_one();
             house.shorten_ledger();

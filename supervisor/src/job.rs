@@ -24,6 +24,7 @@ use crate::{
     events::{Events, From},
     feed::Feed,
     log::Log,
+    owner::Owner,
     terminal::{
         Desk, Face, Settings, Terminal,
         dialect::ShellSpec,
@@ -52,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) shell: Option<ShellSpec>,
     /// Process id of the shell that it was sent to, where it is a send in the background.
     pub(crate) sent_to: Option<String>,
+    /// Key of the session that a sub-agent has for itself.
+    pub(crate) child: Option<String>,
 }
 
 impl Plan {
@@ -127,6 +130,9 @@ pub(crate) struct Spec {
     /// Process id of the shell that it was sent to, where it is a send in the background: no process stands for it.
     #[serde(default)]
     pub(crate) sent_to: Option<String>,
+    /// Key of the session that a sub-agent has for itself: its jobs go to this one's at its end.
+    #[serde(default)]
+    pub(crate) child: Option<String>,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.
@@ -135,6 +141,14 @@ pub(crate) struct Spec {
     /// What this record is to be read as.
     #[serde(default = "first_format")]
     pub(crate) format: u32,
+}
+
+impl Spec {
+    /// No process stands for it, so that the keeper knows nothing of it: what was sent to a shell in the background, and
+    /// a sub-agent that somebody speaks as.
+    pub(crate) fn is_bare(&self) -> bool {
+        matches!(self.kind, Kind::Send | Kind::Agent) && self.candidates.is_empty()
+    }
 }
 
 /// The format of what does not say so.
@@ -315,6 +329,8 @@ pub(crate) struct Job {
     pub(crate) desk: Desk,
     /// What is seen on it.
     pub(crate) face: Face,
+    /// Who speaks as it, where it is a sub-agent.
+    pub(crate) owner: Option<Owner>,
     /// The send in the background that this shell was given last.
     background: Mutex<Weak<Job>>,
     /// Number of its notice; 0: none. An adoption gives a new one.
@@ -363,6 +379,7 @@ impl Job {
             talk: spec.shell.as_ref().map(Talk::new),
             desk: Desk::default(),
             face: Face::default(),
+            owner: (spec.kind == Kind::Agent).then(Owner::new),
             background: Mutex::default(),
             notice: AtomicU64::new(0),
             events,

@@ -43,7 +43,11 @@ mod house;
 
 mod registry;
 
+mod owner;
+
 mod session;
+
+mod agent;
 
 mod shell;
 

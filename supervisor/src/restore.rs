@@ -10,9 +10,13 @@ use std::{
     time::Duration,
 };
 
-use ostler_proto::{job::Outcome, limits};
+use ostler_proto::{
+    job::{Kind, Outcome},
+    limits,
+};
 
 use crate::{
+    agent,
     clock::Moment,
     feed::Feed,
     house::House,
@@ -222,8 +226,12 @@ pub(crate) fn prepare(
             jobs.push((maker.make(spec.clone(), None), None));
         }
     }
+    for spec in past.lost().filter(|spec| spec.kind == Kind::Agent) {
+        // Whoever speaks as it comes back, or nobody does.
+        jobs.push((maker.make(spec.clone(), None), None));
+    }
     jobs.sort_by_key(|(job, _)| job.spec.number);
-    for spec in past.lost() {
+    for spec in past.lost().filter(|spec| spec.kind != Kind::Agent) {
         let shells = jobs.iter().map(|(job, _)| job);
         bury(registry, past.seat(spec), spec, shells);
     }
@@ -350,6 +358,7 @@ impl Restored {
             .iter()
             .filter(|(_, state)| state.is_some())
             .count();
+        let ended: Vec<_> = self.jobs.iter().map(|(job, _)| Arc::clone(job)).collect();
         for (job, state) in self.jobs {
             let old_names = past.old_names(job.spec.number);
             self.quarantine.end(&job, &house.tools.ledger);
@@ -364,6 +373,10 @@ impl Restored {
         house
             .registry
             .restored(past.next_number, past.notices, crashed);
+        // What a sub-agent had that ended with the last supervisor.
+        for job in &ended {
+            house.registry.hand_over(job);
+        }
         for lease in house.registry.leases() {
             house.run_lease(lease);
         }
@@ -377,6 +390,10 @@ impl Restored {
 /// Puts a job into the table and goes on with its life, if it has one.
 fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option<JobState>) {
     let seated = house.registry.restore_job(job, old_names);
+    if state.is_none() && job.status().finished.is_none() {
+        // Only of a sub-agent that somebody speaks as.
+        return house.let_live(job, agent::live(house.tools.clone(), Arc::clone(job)));
+    }
     let Some(state) = state else {
         job.log.seal();
         job.log.close_spill();

@@ -1,7 +1,8 @@
 //! `ostler start`: a job in the background.
 
+use ostler_proto::agent::RegisterAgent;
 use ostler_proto::job::{Outcome, Size, State};
-use ostler_proto::methods::JobStart;
+use ostler_proto::methods::{AgentRegister, JobStart, Start};
 
 use super::failure::Failure;
 use super::output::Out;
@@ -16,7 +17,8 @@ Examples:
   ostler start --name web -- npm run dev
   ostler start -c 'while sleep 60; do make sync; done'
   id=$(ostler start --stdin -- bc) && ostler send \"$id\" '1+1' --enter
-  ostler start --pty=120x40 -- python3")]
+  ostler start --pty=120x40 -- python3
+  ostler start --agent --name reviewer -- my-agent 'review the last change'")]
 pub(crate) struct Args {
     /// Prints the whole row as JSON.
     #[arg(long)]
@@ -34,6 +36,10 @@ pub(crate) struct Args {
         conflicts_with = "stdin"
     )]
     pty: Option<Option<Size>>,
+    /// Makes it a sub-agent, a1: it has a session of its own, which it finds in OSTLER_SESSION; what it starts there
+    /// outlives it and goes to this session.
+    #[arg(long)]
+    agent: bool,
     #[command(flatten)]
     job: JobArgs,
 }
@@ -43,7 +49,12 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let mut request = args.job.request()?;
     request.pty = args.pty.map(|size| size.unwrap_or_else(table::window));
     let client = scope.opening_client(args.quiet).await?;
-    let row = client.ask::<JobStart>(request).await?;
+    let row = if args.agent {
+        let registered = client.ask::<AgentRegister>(as_agent(request)).await?;
+        registered.row
+    } else {
+        client.ask::<JobStart>(request).await?
+    };
     let print = || {
         let mut out = Out::new();
         if args.json {
@@ -66,5 +77,16 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         Some(Outcome::SpawnFailed | Outcome::SandboxFailed) => Err(words::never_ran(&row)),
         // A short job may be over by now; it was started, which is what was asked.
         _ => Ok(exit::DONE),
+    }
+}
+
+/// The same program as a sub-agent.
+fn as_agent(mut start: Start) -> RegisterAgent {
+    RegisterAgent {
+        session: start.session.take(),
+        key: start.key.take(),
+        name: start.name.take(),
+        start: Some(Box::new(start)),
+        ..RegisterAgent::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use ostler::{Client, Mode};
-use ostler_proto::job::SessionRef;
+use ostler_proto::job::{Kind, SessionRef};
 use ostler_proto::methods::{JobStop, Receipt, Stop, StopSummary};
 use unicode_width::UnicodeWidthStr;
 
@@ -276,13 +276,16 @@ fn words_of(receipt: &Receipt) -> String {
     if receipt.already_finished {
         return format!("already finished: {}", words::ended(&receipt.row));
     }
-    let mut text = format!(
-        "stopped in {}, {}",
-        words::took(receipt.took_ms),
-        words::processes(receipt.ended)
-    );
+    let mut text = format!("stopped in {}", words::took(receipt.took_ms));
+    // No process stands for a sub-agent that somebody speaks as.
+    if receipt.kind != Kind::Agent || receipt.ended > 0 {
+        text += &format!(", {}", words::processes(receipt.ended));
+    }
     if receipt.forced > 0 {
         text += &format!(", {} forced", receipt.forced);
+    }
+    if !receipt.left_running.is_empty() {
+        text += &format!("; its commands go on: {}", receipt.left_running.join(", "));
     }
     text
 }
@@ -309,6 +312,7 @@ mod tests {
             forced: 0,
             took_ms: 310,
             survivors: Vec::new(),
+            left_running: Vec::new(),
         }
     }
 

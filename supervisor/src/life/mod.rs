@@ -69,6 +69,29 @@ pub(crate) async fn live(
     crate::job::clean_beside(living.job.spec.shell.clone());
 }
 
+/// Publishes the end of a row that no process stands for: the one who lives it.
+pub(crate) fn publish_bare(
+    tools: &Tools,
+    job: &Job,
+    mut finished: Finished,
+    stopped: Option<Stopped>,
+) {
+    // Held to the end of this, so that ends are told in the order of their numbers.
+    let mut newest = tools.notices.hold();
+    *newest += 1;
+    finished.notice = Some(*newest);
+    tools.ledger.append(&Entry::Finished {
+        spec: Box::new(job.spec.clone()),
+        finished: Box::new(finished.clone()),
+    });
+    job.publish(|s| {
+        s.state = State::Exited;
+        s.finished = Some(Arc::new(finished));
+        s.stopped = stopped;
+        s.over = true;
+    });
+}
+
 /// First pause between two counts of a tree whose members end all the time, and the longest one: a chain of processes
 /// that renew themselves must not keep a core busy with counting them.
 const COUNT_FIRST: Duration = Duration::from_millis(1);

@@ -9,7 +9,7 @@ use std::{
 
 use base64::Engine as _;
 use ostler_proto::{
-    address::{DIR_VARIABLE, HOUSE_VARIABLE, JOB_VARIABLE},
+    address::{DIR_VARIABLE, HOUSE_VARIABLE, JOB_VARIABLE, SESSION_VARIABLE},
     id,
     job::{Kind, Size},
     limits,
@@ -58,6 +58,7 @@ pub(crate) fn plan(start: Start, bound: bool, home: &Path) -> Result<Plan, Refus
         kind: Kind::Command,
         shell: None,
         sent_to: None,
+        child: None,
     })
 }
 
@@ -255,6 +256,7 @@ pub(crate) fn fork_request(
     spec: &Spec,
     input: Input,
     house: String,
+    child: Option<String>,
 ) -> (ForkRequest, Option<OwnedFd>) {
     let (stdin, file) = input;
     let bytes = |list: &[String]| {
@@ -266,7 +268,7 @@ pub(crate) fn fork_request(
         slot: spec.slot,
         programs: bytes(&spec.candidates),
         argv: bytes(spec.shell.as_ref().map_or(&spec.args, |shell| &shell.argv)),
-        env: environment(start, spec, house),
+        env: environment(start, spec, house, child),
         cwd: spec.cwd.clone().into_bytes(),
         umask: start.umask,
         limits: start
@@ -293,7 +295,7 @@ pub(crate) fn decode_base64(field: &str, text: &str) -> Result<Vec<u8>, Refusal>
         .map_err(|e| Refusal::bad(field, format!("is no base64: {e}")))
 }
 
-fn environment(start: &Start, spec: &Spec, house: String) -> Vec<Vec<u8>> {
+fn environment(start: &Start, spec: &Spec, house: String, child: Option<String>) -> Vec<Vec<u8>> {
     let mut env = std::collections::BTreeMap::new();
     if !start.env_replace {
         env.extend(LOGIN.get_or_init(login_environment).iter().cloned());
@@ -309,6 +311,9 @@ fn environment(start: &Start, spec: &Spec, house: String) -> Vec<Vec<u8>> {
     }
     env.insert(JOB_VARIABLE.into(), spec.process_id.clone());
     env.insert(HOUSE_VARIABLE.into(), house);
+    if let Some(child) = child {
+        env.insert(SESSION_VARIABLE.into(), child);
+    }
     // A job's own `ostler` must find the house that runs it.
     if let Ok(dir) = std::env::var(DIR_VARIABLE) {
         env.entry(DIR_VARIABLE.into()).or_insert(dir);

@@ -46,6 +46,7 @@ impl Serve for JobStop {
             if !over && params.wait.unwrap_or(true) {
                 settled(job).await;
             }
+            caller.house().registry.hand_over(job);
             receipts.push(receipt(job, over));
         }
         Ok(StopSummary {
@@ -106,6 +107,10 @@ pub(super) fn receipt(job: &Job, was_over: bool) -> Receipt {
         } else {
             stopped.survivors
         },
+        left_running: job
+            .owner
+            .as_ref()
+            .map_or_else(Vec::new, |owner| owner.left_running().to_vec()),
         row,
     }
 }

@@ -305,7 +305,7 @@ impl Registry {
             .claim(inner.next_number)
             .ok_or_else(|| self.no_record())?;
         let job = Arc::new(self.make(&mut inner, &session_id, plan, slot));
-        if plan.kind == Kind::Send {
+        if job.spec.is_bare() {
             // The keeper knows nothing of it, and its id must be answered for after a crash.
             self.ledger
                 .append(&Entry::Begun(Box::new(job.spec.clone())));
@@ -392,6 +392,7 @@ impl Registry {
             pty: ask.pty.is_some(),
             shell: plan.shell.clone(),
             sent_to: plan.sent_to.clone(),
+            child: plan.child.clone(),
             bound: plan.bound,
             spill,
             format: FORMAT,

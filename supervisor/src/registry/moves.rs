@@ -137,6 +137,60 @@ impl Registry {
         Ok(answer)
     }
 
+    /// A sub-agent has ended: the jobs of its own session go to the one that delegated, and live on there. Done once;
+    /// says nothing of what is no sub-agent.
+    pub(crate) fn hand_over(&self, job: &Job) {
+        let (Some(owner), Some(child)) = (&job.owner, &job.spec.child) else {
+            return;
+        };
+        let mut inner = self.lock();
+        let into = job.seat().session.id;
+        if job.is_live() || !inner.sessions.contains_key(&into) {
+            return;
+        }
+        let ids = self.take_in(&mut inner, child, &into);
+        let session = inner.sessions.get(&into);
+        let lives = |id: &String| {
+            let number = session.and_then(|s| s.short.get(id));
+            let job = number.and_then(|n| session?.jobs.get(n));
+            job.is_some_and(|j| !j.is_finished())
+        };
+        let ids: Option<Vec<_>> = ids.map(|ids| ids.into_iter().filter(lives).collect());
+        if let Some(ids) = ids {
+            owner.leave_running(ids);
+        }
+    }
+
+    /// Adopts the session of this key, whatever the quota of the other one says; returns the ids that its jobs have then.
+    /// None: it is not there any more, or somebody closes one of them.
+    fn take_in(&self, inner: &mut Inner, key: &str, into: &str) -> Option<Vec<String>> {
+        let child = inner.by_key(key).filter(|s| s.closing == 0)?;
+        let child = child.record.session.id.clone();
+        let moved = self.merge(inner, &child, into).ok()?;
+        Some(moved.jobs.into_iter().map(|job| job.to).collect())
+    }
+
+    /// All that works for a session stands in it from here on: it is about to be ended as a whole.
+    pub(super) fn gather(&self, inner: &mut Inner, id: &str) {
+        loop {
+            let jobs = inner
+                .sessions
+                .get(id)
+                .into_iter()
+                .flat_map(|s| s.jobs.values());
+            let children = jobs.filter_map(|job| job.spec.child.clone());
+            let taken = children
+                .collect::<Vec<_>>()
+                .iter()
+                .filter_map(|key| self.take_in(inner, key, id))
+                .count();
+            // A sub-agent that came with them may have had sub-agents of its own.
+            if taken == 0 {
+                return;
+            }
+        }
+    }
+
     fn remember(&self, inner: &mut Inner, gone: Gone, to: &Session, seats: Vec<Seated>) {
         inner.gone.remember(gone.clone());
         self.ledger.append(&Entry::Moved(Box::new(Moved {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ostler_proto::{job::Kind, limits};
+use ostler_proto::limits;
 
 use super::Registry;
 use crate::{
@@ -50,7 +50,7 @@ impl Registry {
                         finished,
                     });
                 }
-                if job.spec.kind == Kind::Send && status.finished.is_none() {
+                if job.spec.is_bare() && status.finished.is_none() {
                     entries.push(Entry::Begun(Box::new(job.spec.clone())));
                 }
                 if status.finished.is_none()

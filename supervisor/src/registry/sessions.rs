@@ -6,6 +6,7 @@ use std::{
 };
 
 use ostler_proto::{
+    agent::ChildSession,
     id,
     job::SessionRef,
     limits,
@@ -17,7 +18,7 @@ use super::{Access, Closing, Inner, Lease, Registry, closing, leaving};
 use crate::{
     clock::Moment,
     disk,
-    job::Job,
+    job::{Job, Plan},
     ledger::Entry,
     log::Budget,
     secret,
@@ -45,8 +46,56 @@ impl Registry {
         };
         session.record.lapsed = Some(Moment::now());
         self.ledger.append(&Entry::Session(session.record.clone()));
-        let jobs = session.jobs.values().rev();
+        let id = session.record.session.id.clone();
+        self.gather(&mut inner, &id);
+        let session = inner.sessions.get(&id);
+        let jobs = session.into_iter().flat_map(|s| s.jobs.values().rev());
         jobs.filter(|j| j.is_live()).cloned().collect()
+    }
+
+    /// Opens the session of a sub-agent that is about to be registered, below the one that delegates to it. Nobody is
+    /// attached to it. Returns its key as well.
+    pub(crate) fn open_below(
+        &self,
+        plan: &Plan,
+        child: ChildSession,
+        access: &Access,
+    ) -> Result<(String, OpenedSession), Refusal> {
+        let mut inner = self.lock();
+        if inner.leaving {
+            return Err(leaving());
+        }
+        let parent = inner.pick(plan.start.session.as_deref(), access)?;
+        let (above, root) = (parent.record.session.id.clone(), parent.record.root.clone());
+        let parent = Some((parent.key().to_owned(), above.clone()));
+        let id = child.id.clone().unwrap_or_else(|| {
+            let word = secret::word();
+            let room = limits::NAME - word.len() - 1;
+            format!("{}-{word}", &above[..above.len().min(room)])
+        });
+        let ask = OpenSession {
+            id: Some(id.clone()),
+            name: plan.start.name.clone(),
+            root,
+            commands: child.commands,
+            shells: child.shells,
+            agents: child.agents,
+            ..OpenSession::default()
+        };
+        check_open(&ask)?;
+        if inner.sessions.contains_key(&id) {
+            let words = format!("there is a session {id} already");
+            return Err(Refusal::new(RefusalKind::NameTaken, words));
+        }
+        let (session, token) = self.create(&mut inner, &ask, id, parent);
+        Ok((session.key().to_owned(), opened(session, Some(token))))
+    }
+
+    /// The session of a sub-agent, if it is there.
+    pub(crate) fn child_of(&self, job: &Job) -> Option<OpenedSession> {
+        let inner = self.lock();
+        let child = inner.by_key(job.spec.child.as_deref()?)?;
+        Some(opened(child, None))
     }
 
     pub(crate) fn open(
@@ -82,6 +131,20 @@ impl Registry {
                 Some((parent.key().to_owned(), parent.record.session.id.clone()))
             }
         };
+        let (session, token) = self.create(&mut inner, &ask, id, parent);
+        (session.clients, session.attached) = (1, 1);
+        access.attached.push(session.key().into());
+        Ok(opened(session, Some(token)))
+    }
+
+    /// Puts a new session into the table; returns its token as well.
+    fn create<'a>(
+        &self,
+        inner: &'a mut Inner,
+        ask: &OpenSession,
+        id: String,
+        parent: Option<(String, String)>,
+    ) -> (&'a mut Session, String) {
         let token = secret::token();
         let record = Record {
             session: SessionRef {
@@ -90,7 +153,7 @@ impl Registry {
             },
             root: ask.root.clone(),
             token_hash: secret::hash(&token),
-            limits: limits_of(&ask, default_limits()),
+            limits: limits_of(ask, default_limits()),
             lease_ms: ask.lease_ms.filter(|_| !ask.keep),
             opened_at: Moment::now().wall,
             folder: secret::ulid(),
@@ -101,22 +164,11 @@ impl Registry {
             next: [0; 4],
         };
         self.ledger.append(&Entry::Session(record.clone()));
-        let mut session = Session::new(
-            record,
-            Budget::new(limits::spill_session(), Some(Arc::clone(&self.budget))),
-        );
-        session.clients = 1;
-        session.attached = 1;
-        let opened = OpenedSession {
-            session: session.record.session.clone(),
-            token: Some(token),
-            created: true,
-            limits: session.record.limits,
-        };
+        let budget = Budget::new(limits::spill_session(), Some(Arc::clone(&self.budget)));
+        let session = Session::new(record, budget);
         inner.gone.forget(&id);
-        access.attached.push(session.key().into());
-        inner.sessions.insert(id, session);
-        Ok(opened)
+        let entry = inner.sessions.entry(id);
+        (entry.insert_entry(session).into_mut(), token)
     }
 
     fn attach(
@@ -256,6 +308,9 @@ impl Registry {
             .get_mut(&id)
             .ok_or_else(|| Refusal::no_session(&id))?;
         session.closing += 1;
+        self.gather(&mut inner, &id);
+        let session = inner.sessions.get(&id);
+        let session = session.ok_or_else(|| Refusal::no_session(&id))?;
         let jobs = session.jobs.values().rev().cloned().collect();
         Ok(Some((session.key().into(), jobs)))
     }
@@ -322,6 +377,16 @@ impl Registry {
             disk::in_place(|| remove_folder(&self.artifacts.join(folder)));
         }
         self.recount();
+    }
+}
+
+/// A session for who has just opened it; with the token it is new.
+fn opened(session: &Session, token: Option<String>) -> OpenedSession {
+    OpenedSession {
+        session: session.record.session.clone(),
+        created: token.is_some(),
+        token,
+        limits: session.record.limits,
     }
 }
 

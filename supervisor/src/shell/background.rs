@@ -28,8 +28,7 @@ use crate::{
     clock::{self, Moment},
     house::House,
     job::{Cause, Finished, Job, Level, Plan, Who},
-    ledger::Entry,
-    life::Tools,
+    life::{self, Tools},
     log::Filter,
     pump,
     registry::{Access, Admission},
@@ -93,6 +92,7 @@ impl Errand {
             kind: Kind::Send,
             shell: None,
             sent_to: Some(shell.spec.process_id.clone()),
+            child: None,
         }
     }
 }
@@ -439,22 +439,9 @@ impl Sending {
         (outcome, detail)
     }
 
-    fn publish(&self, mut finished: Finished, mut interrupt: Interrupt) {
-        // Held to the end of this, so that ends are told in the order of their numbers.
-        let mut newest = self.tools.notices.hold();
-        *newest += 1;
-        finished.notice = Some(*newest);
-        self.tools.ledger.append(&Entry::Finished {
-            spec: Box::new(self.job.spec.clone()),
-            finished: Box::new(finished.clone()),
-        });
+    fn publish(&self, finished: Finished, mut interrupt: Interrupt) {
         let stopped = interrupt.receipt(&self.job);
-        self.job.publish(|s| {
-            s.state = State::Exited;
-            s.finished = Some(Arc::new(finished));
-            s.stopped = stopped;
-            s.over = true;
-        });
+        life::publish_bare(&self.tools, &self.job, finished, stopped);
     }
 }
 

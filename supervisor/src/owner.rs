@@ -1,0 +1,75 @@
+//! Who speaks as a sub-agent that no program stands for, what has been said of its end, and what it left behind.
+//! Cells only: what follows from them is decided in [`crate::agent`].
+
+use std::sync::OnceLock;
+
+use tokio::sync::watch;
+
+/// The end of a sub-agent, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LastWord {
+    /// As of a program.
+    pub(crate) code: i32,
+    /// In a line.
+    pub(crate) reason: Option<String>,
+}
+
+/// The cells.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// Connections that speak as it.
+    holders: watch::Sender<u32>,
+    last_word: watch::Sender<Option<LastWord>>,
+    left_running: OnceLock<Vec<String>>,
+}
+
+impl Owner {
+    pub(crate) fn new() -> Self {
+        Self {
+            holders: watch::Sender::new(0),
+            last_word: watch::Sender::new(None),
+            left_running: OnceLock::new(),
+        }
+    }
+
+    /// A connection speaks as it from here on.
+    pub(crate) fn hold(&self) {
+        self.holders.send_modify(|n| *n += 1);
+    }
+
+    /// That connection is gone.
+    pub(crate) fn let_go(&self) {
+        self.holders.send_modify(|n| *n = n.saturating_sub(1));
+    }
+
+    /// How many speak as it.
+    pub(crate) fn holders(&self) -> watch::Receiver<u32> {
+        self.holders.subscribe()
+    }
+
+    /// Says how it ended; false where that has been said.
+    pub(crate) fn say_last(&self, word: LastWord) -> bool {
+        self.last_word.send_if_modified(|last| {
+            let first = last.is_none();
+            if first {
+                *last = Some(word);
+            }
+            first
+        })
+    }
+
+    /// How it ended, as soon as that is said.
+    pub(crate) fn last_word(&self) -> watch::Receiver<Option<LastWord>> {
+        self.last_word.subscribe()
+    }
+
+    /// What went to the session that delegates and lives.
+    pub(crate) fn left_running(&self) -> &[String] {
+        self.left_running.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Its jobs went to the session that delegates: those that live. The first word stays.
+    pub(crate) fn leave_running(&self, ids: Vec<String>) {
+        let _ = self.left_running.set(ids);
+    }
+}

@@ -1,0 +1,665 @@
+//! Promise: a sub-agent is a job. It is listed, read, waited for and stopped like any other; what it started outlives it
+//! and goes to whoever delegated; nobody has to guess whether it still lives.
+
+use std::time::Duration;
+
+use ostler_proto::agent::{
+    AppendAgent, AwaitStop, ChildSession, FinishAgent, RegisterAgent, RegisteredAgent,
+};
+use ostler_proto::job::{Kind, Outcome, Row, State};
+use ostler_proto::limits::RING;
+use ostler_proto::methods::{
+    AgentAppend, AgentFinish, AgentRegister, AgentStopRequested, CloseSession, JobRelease,
+    JobStart, JobStop, JobWrite, Method, OpenSession, SessionClose, SessionList, Stop, Target,
+    Write,
+};
+use ostler_proto::refusal::RefusalKind;
+use ostler_tests::process::Process;
+use ostler_tests::{
+    Desk, House, PATIENCE, command, in_empty_house, in_house, pattern, puppet, rounds, script,
+    within,
+};
+use serde_json::json;
+
+fn agent(label: &str) -> RegisterAgent {
+    RegisterAgent {
+        label: Some(label.into()),
+        ..RegisterAgent::default()
+    }
+}
+
+/// A sub-agent with a session of its own.
+fn delegated(label: &str, child: &str) -> RegisterAgent {
+    RegisterAgent {
+        child: Some(ChildSession {
+            id: Some(child.into()),
+            ..ChildSession::default()
+        }),
+        ..agent(label)
+    }
+}
+
+async fn register(desk: &Desk, ask: RegisterAgent) -> Row {
+    desk.must::<AgentRegister>(ask).await.row
+}
+
+fn says(id: &str, text: &str) -> AppendAgent {
+    AppendAgent {
+        id: id.into(),
+        text: Some(text.into()),
+        ..AppendAgent::default()
+    }
+}
+
+fn finish(id: &str, code: i32) -> FinishAgent {
+    FinishAgent {
+        id: id.into(),
+        exit_code: code,
+        ..FinishAgent::default()
+    }
+}
+
+fn stop(id: &str, grace_ms: u64) -> Stop {
+    Stop {
+        ids: vec![id.into()],
+        grace_ms: Some(grace_ms),
+        ..Stop::default()
+    }
+}
+
+fn awaits(id: &str) -> AwaitStop {
+    AwaitStop {
+        id: id.into(),
+        ..AwaitStop::default()
+    }
+}
+
+fn session(id: &str) -> OpenSession {
+    OpenSession {
+        id: Some(id.into()),
+        ..OpenSession::default()
+    }
+}
+
+/// A desk in the session of a sub-agent, by its token.
+fn inside(house: &House, registered: &RegisteredAgent) -> Desk {
+    let child = registered.child.clone().expect("it has a session");
+    house.desk_of(OpenSession {
+        id: Some(child.session.id),
+        token: child.token,
+        attach_only: true,
+        ..OpenSession::default()
+    })
+}
+
+#[test]
+fn a_sub_agent_is_a_job_like_any_other() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let named = RegisterAgent {
+            name: Some("reviewer".into()),
+            ..agent("look at the last change")
+        };
+        let row = register(&desk, named).await;
+        assert_eq!((row.id.as_str(), row.kind), ("a1", Kind::Agent));
+        assert_eq!((row.state, row.pid), (State::Running, None));
+        assert_eq!(row.executable, "look at the last change");
+        let waiting = desk.printed("reviewer", "^two");
+        let saying = async {
+            desk.must::<AgentAppend>(says("a1", "one\n")).await;
+            let said = desk
+                .must::<AgentAppend>(says(&row.process_id, "two\n"))
+                .await;
+            assert_eq!((said.end, said.stop), (8, None));
+        };
+        tokio::join!(waiting, saying);
+        let listed = desk.list().await;
+        assert_eq!((listed.len(), listed[0].state), (1, State::Running));
+        let last = FinishAgent {
+            text: Some("done\n".into()),
+            ..finish("a1", 0)
+        };
+        let ended = desk.must::<AgentFinish>(last.clone()).await;
+        assert_eq!(
+            (ended.outcome, ended.exit_code),
+            (Some(Outcome::Exited), Some(0))
+        );
+        assert_eq!(ended.ok, Some(true));
+        // Who has lost the answer asks again; the result is the same each time.
+        assert_eq!(desk.must::<AgentFinish>(last).await, ended);
+        assert_eq!(desk.wait("a1").await, ended);
+        for _ in 0..2 {
+            let result = desk.get("a1").await;
+            assert_eq!(result.stdout.as_deref(), Some("one\ntwo\ndone\n"));
+        }
+        let other = register(&desk, agent("another")).await;
+        assert_eq!(other.id, "a2");
+        let failed = FinishAgent {
+            reason: Some("no such file".into()),
+            ..finish("a2", 3)
+        };
+        let ended = desk.must::<AgentFinish>(failed).await;
+        assert_eq!((ended.exit_code, ended.ok), (Some(3), Some(false)));
+        let detail = ended.outcome_detail.expect("it said why");
+        assert_eq!(detail.reason.as_deref(), Some("no such file"));
+    });
+}
+
+#[test]
+fn what_is_no_sub_agent_or_has_ended_cannot_be_spoken_for() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let job = desk.start(script("sleep")).await;
+        let refused = desk.refused::<AgentAppend>(says(&job.id, "x")).await;
+        assert_eq!(refused.kind, RefusalKind::NoInput);
+        register(&desk, agent("a")).await;
+        let refused = desk.refused::<JobWrite>(Write {
+            id: "a1".into(),
+            text: Some("x".into()),
+            ..Write::default()
+        });
+        assert_eq!(refused.await.kind, RefusalKind::NoInput);
+        desk.must::<AgentFinish>(finish("a1", 0)).await;
+        for refused in [
+            desk.refused::<AgentAppend>(says("a1", "x")).await,
+            desk.refused::<AgentFinish>(finish("a1", 1)).await,
+        ] {
+            assert_eq!(refused.kind, RefusalKind::NoInput);
+            assert!(refused.message.contains("has ended"), "{refused:?}");
+        }
+        for wrong in [
+            RegisterAgent::default(),
+            agent(" "),
+            agent(&"x".repeat(2_000)),
+        ] {
+            let refused = desk.refused::<AgentRegister>(wrong).await;
+            assert_eq!(refused.kind, RefusalKind::BadArgument);
+        }
+        let refused = desk.refused::<AgentFinish>(finish("a1", 256)).await;
+        assert_eq!(refused.kind, RefusalKind::BadArgument);
+    });
+}
+
+/// F1 for sub-agents.
+#[test]
+fn a_foreign_sub_agent_is_answered_as_one_that_never_was() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let row = register(&desk, agent("secret")).await;
+        // Without the key of the owner, with a session of its own.
+        let mut other = house.wire().await;
+        let opened = other.call("session/open", json!({ "id": "other" })).await;
+        assert_eq!(opened["result"]["created"], true, "{opened}");
+        let never = row.process_id.replace("proc_0", "proc_1");
+        for method in [
+            AgentAppend::NAME,
+            AgentFinish::NAME,
+            AgentStopRequested::NAME,
+        ] {
+            let params = |id: &str| match method {
+                AgentAppend::NAME => json!({ "id": id, "text": "x" }),
+                _ => json!({ "id": id }),
+            };
+            let foreign = other.call(method, params(&row.process_id)).await["error"].clone();
+            let unknown = other.call(method, params(&never)).await["error"].clone();
+            assert_eq!(foreign["data"]["kind"], "not_found", "{foreign}");
+            let unknown = unknown.to_string().replace(&never, &row.process_id);
+            assert_eq!(foreign.to_string(), unknown, "{method}");
+        }
+        let result = desk.get("a1").await;
+        assert_eq!(
+            (result.row.state, result.row.output.end),
+            (State::Running, 0)
+        );
+    });
+}
+
+/// D12, without commands of its own: who speaks as it is told, and has the grace.
+#[test]
+fn a_stop_is_told_to_who_speaks_as_it_and_answered_with_its_last_word() {
+    in_house(async |house| {
+        let owner = house.desk();
+        register(&owner, agent("long work")).await;
+        let asker = house.desk();
+        let ask = Stop {
+            by: Some("user".into()),
+            reason: Some("enough".into()),
+            ..stop("a1", 20_000)
+        };
+        let owning = async {
+            let told = owner.must::<AgentStopRequested>(awaits("a1")).await;
+            let request = told.stop.expect("somebody wants its end");
+            assert_eq!(
+                (request.by.as_str(), request.reason.as_deref()),
+                ("user", Some("enough"))
+            );
+            assert!(request.left_ms > 10_000, "{request:?}");
+            assert_eq!(told.row.state, State::Stopping);
+            let said = owner.must::<AgentAppend>(says("a1", "half done\n")).await;
+            assert!(said.stop.is_some(), "it is told with each word as well");
+            owner.must::<AgentFinish>(finish("a1", 1)).await
+        };
+        let (summary, ended) = tokio::join!(asker.must::<JobStop>(ask), owning);
+        let receipt = &summary.jobs[0];
+        assert_eq!(receipt.row, ended);
+        assert_eq!(
+            (ended.outcome, ended.exit_code),
+            (Some(Outcome::Stopped), Some(1))
+        );
+        assert!(ended.cancelled && receipt.survivors.is_empty());
+        assert_eq!(receipt.took_ms / 20_000, 0, "{receipt:?}");
+        let detail = ended.outcome_detail.expect("somebody asked");
+        assert_eq!(
+            (detail.by.as_deref(), detail.reason.as_deref()),
+            (Some("user"), Some("enough"))
+        );
+    });
+}
+
+#[test]
+fn a_stop_that_nobody_answers_ends_with_its_grace() {
+    in_house(async |house| {
+        let owner = house.desk();
+        register(&owner, agent("deaf")).await;
+        let ended = owner.stop("a1", 300).await.row;
+        assert_eq!(
+            (ended.outcome, ended.exit_code),
+            (Some(Outcome::Stopped), None)
+        );
+        // With nobody to hear it, there is nothing to wait for.
+        let gone = house.desk();
+        register(&gone, agent("gone")).await;
+        drop(gone);
+        let asked = owner.must::<JobStop>(stop("a2", 60_000));
+        let stopped = within(PATIENCE, "the end", asked).await;
+        assert_eq!(stopped.jobs[0].row.outcome, Some(Outcome::Stopped));
+        let limited = RegisterAgent {
+            timeout_ms: Some(100),
+            grace_ms: Some(0),
+            ..agent("slow")
+        };
+        register(&owner, limited).await;
+        assert_eq!(owner.wait("a3").await.outcome, Some(Outcome::TimedOut));
+    });
+}
+
+/// The time in which a lost owner may come back, for a test.
+fn soon(house: &House) {
+    let config = "[supervisor]\nreattach = \"300ms\"\n";
+    std::fs::write(&house.folders().config, config).expect("the folder is ours");
+}
+
+#[test]
+fn a_sub_agent_whose_owner_is_gone_is_lost_and_one_that_comes_back_in_time_goes_on() {
+    in_empty_house(async |house| {
+        soon(house);
+        house.start();
+        let watcher = house.desk();
+        let keyed = RegisterAgent {
+            key: Some("k".into()),
+            ..agent("comes back")
+        };
+        let first = house.desk();
+        register(&first, keyed.clone()).await;
+        let second = house.desk();
+        let again = register(&second, keyed.clone()).await;
+        assert_eq!(again.id, "a1", "the same row");
+        drop(first);
+        let lost = house.desk();
+        register(&lost, agent("does not")).await;
+        drop(lost);
+        // The second one was lost later than the first one would have been.
+        let ended = watcher.wait("a2").await;
+        assert_eq!(ended.outcome, Some(Outcome::Lost));
+        let detail = ended.outcome_detail.expect("it says why");
+        assert_eq!(
+            detail.reason.as_deref(),
+            Some("nobody speaks as it any more")
+        );
+        second.must::<AgentAppend>(says("a1", "here\n")).await;
+        let conflict = RegisterAgent {
+            key: Some("k".into()),
+            ..agent("something else")
+        };
+        let refused = second.refused::<AgentRegister>(conflict).await;
+        assert_eq!(refused.kind, RefusalKind::KeyConflict);
+        assert_eq!(
+            second.must::<AgentFinish>(finish("a1", 0)).await.ok,
+            Some(true)
+        );
+    });
+}
+
+#[test]
+fn a_sub_agent_goes_on_over_crashes_of_the_supervisor_with_every_word() {
+    in_house(async |house| {
+        let desk = house.desk();
+        register(&desk, delegated("long", "below")).await;
+        // More than a ring, so that the first words are on disk.
+        let (piece, pieces) = (RING / 8, 24);
+        for n in 0..pieces {
+            if n % 6 == 5 {
+                house.kill_supervisor().await;
+            }
+            let bytes = pattern::bytes(n * piece, piece as usize);
+            let said = AppendAgent {
+                base64: Some(base64(&bytes)),
+                ..says("a1", "")
+            };
+            // A word that was on its way may have been said: the end of the log tells.
+            let said = AppendAgent { text: None, ..said };
+            let end = desk.must::<AgentAppend>(said).await.end;
+            assert_eq!(end, (n + 1) * piece);
+        }
+        desk.assert_pattern("a1", pieces * piece).await;
+        house.kill_supervisor().await;
+        assert_eq!(desk.get("a1").await.row.state, State::Running);
+        let ended = desk.must::<AgentFinish>(finish("a1", 0)).await;
+        assert_eq!((ended.ok, ended.output.lost), (Some(true), 0));
+        desk.assert_pattern("a1", pieces * piece).await;
+        house.kill_supervisor().await;
+        let again = desk.get("a1").await.row;
+        assert_eq!(
+            (again.outcome, again.exit_code),
+            (ended.outcome, ended.exit_code)
+        );
+        assert_eq!(
+            (again.finished_at, again.output.end),
+            (ended.finished_at, pieces * piece)
+        );
+    });
+}
+
+fn base64(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// F6, D12: handed over, over its quota too, and nothing is killed.
+#[test]
+fn what_a_sub_agent_started_goes_to_who_delegated_and_goes_on() {
+    in_house(async |house| {
+        let desk = house.desk_of(OpenSession {
+            commands: Some(1),
+            ..session("x")
+        });
+        desk.start(script("sleep")).await;
+        let registered = desk.must::<AgentRegister>(delegated("work", "below")).await;
+        let child = inside(house, &registered);
+        let server = child.ready(script("say ready , sleep")).await;
+        let done = child.run(script("say over , exit 3")).await.row;
+        let cursor = child.read(&server.id, 0).await.next;
+        // Who delegated sees them all the time.
+        let seen = desk
+            .client
+            .ask::<SessionList>(ostler_proto::methods::Nothing {})
+            .await;
+        let seen = seen.expect("an answer").sessions;
+        let below = seen
+            .iter()
+            .find(|s| s.session.id == "below")
+            .expect("it is listed");
+        assert_eq!((below.parent.as_deref(), below.jobs), (Some("x"), 1));
+        let receipt = desk.stop("a1", 0).await;
+        assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
+        let [left] = &receipt.left_running[..] else {
+            panic!("one goes on: {receipt:?}")
+        };
+        let row = desk.get(left).await.row;
+        assert_eq!(
+            (row.process_id.clone(), row.state),
+            (server.process_id, State::Running)
+        );
+        assert!(
+            Process::of(server.pid.unwrap()).is_some(),
+            "it was not touched"
+        );
+        assert_eq!(desk.read(left, cursor).await.from, cursor);
+        let old = desk.get(&format!("below/{}", server.id)).await.row;
+        assert_eq!(old.id, row.id, "the old name holds");
+        let ended = desk.get(&done.process_id).await.row;
+        assert_eq!(ended.exit_code, Some(3));
+        // Nobody's child any more.
+        let refused = child.refused::<JobStart>(script("sleep")).await;
+        assert!(
+            matches!(
+                refused.kind,
+                RefusalKind::Moved | RefusalKind::NotFound | RefusalKind::Limit
+            ),
+            "{refused:?}"
+        );
+        // Over the quota: nothing new until there is room.
+        let refused = desk.refused::<JobStart>(script("sleep")).await;
+        assert_eq!(refused.kind, RefusalKind::Limit);
+        desk.stop(left, 0).await;
+    });
+}
+
+#[test]
+fn the_command_line_says_whose_the_commands_of_a_stopped_sub_agent_are() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let registered = desk.must::<AgentRegister>(delegated("work", "below")).await;
+        let child = inside(house, &registered);
+        child.start(script("sleep")).await;
+        child.start(script("sleep")).await;
+        let said = house.cli(&["stop", "--session", "x", "--grace", "0", "a1"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let out = said.out.trim_end();
+        assert!(out.ends_with("; its commands go on: t1, t2"), "{said:?}");
+        let ls = house.cli(&["ls", "--session", "x"]);
+        for line in ["a1\t\tstopped", "t1\t\trunning", "t2\t\trunning"] {
+            assert!(ls.out.contains(line), "{ls:?}");
+        }
+    });
+}
+
+#[test]
+fn a_program_started_as_a_sub_agent_starts_its_commands_in_a_session_of_its_own() {
+    in_house(async |house| {
+        let go = house.fifo("go");
+        let line = format!(
+            "ostler start --session x --agent --name worker -c 'ostler start -- puppet sleep; puppet await {go}'"
+        );
+        let said = house.shell(&line);
+        assert_eq!((said.code, said.out.as_str()), (0, "a1\n"), "{said:?}");
+        let desk = house.desk();
+        assert_eq!(desk.printed("worker", "^t1$").await, "t1");
+        let waited = house.cli(&["wait", "--session", "x", "worker", "--timeout", "10ms"]);
+        assert_eq!(waited.code, 124, "{waited:?}");
+        house.open(&go).await;
+        assert_eq!(desk.wait("worker").await.exit_code, Some(0));
+        let left = desk
+            .until("t1", "the hand-over", |r| r.row.session.id == "x")
+            .await;
+        assert_eq!(left.row.state, State::Running);
+    });
+}
+
+/// Three deep: each is a program with a session of its own, and each delegates to the next.
+#[test]
+fn programs_that_are_sub_agents_have_sessions_of_their_own_three_deep() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let mut above = desk.clone();
+        let mut rows = Vec::new();
+        for depth in 1..=3 {
+            let start = script(&format!("ignore TERM , say ready {depth} , sleep"));
+            let ask = RegisterAgent {
+                name: Some(format!("depth{depth}")),
+                start: Some(Box::new(start)),
+                ..RegisterAgent::default()
+            };
+            let registered = above.must::<AgentRegister>(ask).await;
+            assert_eq!(registered.row.kind, Kind::Agent);
+            above.printed(&registered.row.id, "^ready").await;
+            let child = registered.child.clone().expect("a program has a session");
+            let environment =
+                std::fs::read(format!("/proc/{}/environ", registered.row.pid.unwrap()));
+            let environment = environment.expect("it lives");
+            let variable = format!("OSTLER_SESSION={}", child.session.id);
+            assert!(
+                environment
+                    .split(|b| *b == 0)
+                    .any(|v| v == variable.as_bytes())
+            );
+            above = inside(house, &registered);
+            above.start(script("sleep")).await;
+            rows.push(registered.row);
+        }
+        // The one in the middle ends: what was below it works for the first one now.
+        let first = house.desk_of(OpenSession {
+            id: Some(rows[1].session.id.clone()),
+            ..OpenSession::default()
+        });
+        drop(first);
+        let receipt = desk.stop(&rows[1].process_id, 0).await;
+        assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
+        assert_eq!(receipt.left_running.len(), 2, "{receipt:?}");
+        let third = desk.get(&rows[2].process_id).await.row;
+        assert_eq!(third.state, State::Running);
+        assert_eq!(
+            third.session, rows[1].session,
+            "it stands where the second one stood"
+        );
+        // The first one ends by a crash of the supervisor's choosing.
+        house.kill_supervisor().await;
+        let receipt = desk.stop(&rows[0].process_id, 0).await;
+        assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
+        let live = desk
+            .list()
+            .await
+            .into_iter()
+            .filter(|r| r.state == State::Running);
+        assert_eq!(live.count(), 3, "two commands and the third agent");
+        let closed = desk.must::<SessionClose>(CloseSession::default()).await;
+        assert!(closed.jobs.iter().all(|r| r.survivors.is_empty()));
+        assert_eq!(closed.jobs.len(), 6);
+    });
+}
+
+/// Nothing outlives the session that delegated: not by being handed over while that is ended.
+#[test]
+fn a_closed_session_ends_what_its_sub_agents_run() {
+    in_house(async |house| {
+        for (n, closing) in ["close", "lease"].into_iter().enumerate() {
+            let lease_ms = (closing == "lease").then_some(1);
+            let name = format!("s{n}");
+            let desk = house.desk_of(OpenSession {
+                lease_ms,
+                ..session(&name)
+            });
+            let first = desk
+                .must::<AgentRegister>(delegated("one", &format!("b{n}")))
+                .await;
+            let one = inside(house, &first);
+            let second = one
+                .must::<AgentRegister>(delegated("two", &format!("c{n}")))
+                .await;
+            let two = inside(house, &second);
+            let mut processes = Vec::new();
+            for desk in [&desk, &one, &two] {
+                let row = desk.ready(script("say ready , sleep")).await;
+                processes.push(Process::of(row.pid.unwrap()).expect("it runs"));
+            }
+            if closing == "close" {
+                let closed = desk.must::<SessionClose>(CloseSession::default()).await;
+                assert_eq!(closed.jobs.len(), 5, "{closed:?}");
+            } else {
+                drop(one);
+                drop(two);
+                drop(desk);
+            }
+            for process in processes {
+                within(PATIENCE, "its end", process.gone()).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn sub_agents_have_a_limit_of_their_own() {
+    in_house(async |house| {
+        let desk = house.desk_of(OpenSession {
+            agents: Some(2),
+            commands: Some(1),
+            ..session("x")
+        });
+        desk.start(script("sleep")).await;
+        register(&desk, agent("one")).await;
+        register(&desk, delegated("two", "below")).await;
+        let refused = desk
+            .refused::<AgentRegister>(delegated("three", "below3"))
+            .await;
+        assert_eq!(refused.kind, RefusalKind::Limit);
+        assert_eq!(
+            refused.data["rows"].as_array().map(Vec::len),
+            Some(2),
+            "{refused:?}"
+        );
+        // Nothing was made for it.
+        let open = desk
+            .client
+            .ask::<SessionList>(ostler_proto::methods::Nothing {})
+            .await;
+        let open = open.expect("an answer").sessions;
+        assert!(open.iter().all(|s| s.session.id != "below3"), "{open:?}");
+        let taken = desk
+            .refused::<AgentRegister>(delegated("again", "below"))
+            .await;
+        assert_eq!(taken.kind, RefusalKind::NameTaken);
+        desk.must::<AgentFinish>(finish("a1", 0)).await;
+        register(&desk, agent("three")).await;
+        desk.must::<JobRelease>(Target {
+            session: None,
+            id: "a2".into(),
+        })
+        .await;
+        let rows = desk.list().await;
+        assert!(rows.iter().all(|r| r.id != "a2"), "{rows:?}");
+    });
+}
+
+/// Its end and the hand-over are two steps; a crash in between leaves no session without a parent.
+#[test]
+fn a_crash_at_the_end_of_a_sub_agent_loses_none_of_its_commands() {
+    in_house(async |house| {
+        let desk = house.desk_of(OpenSession {
+            commands: Some(100),
+            ..session("x")
+        });
+        for n in 0..rounds("OSTLER_KILLS", 10) {
+            let below = format!("below{n}");
+            let registered = desk.must::<AgentRegister>(delegated("work", &below)).await;
+            let child = inside(house, &registered);
+            let row = child.start(command([puppet(), "sleep"])).await;
+            let id = registered.row.id.clone();
+            let ending = desk.client.ask::<AgentFinish>(finish(&id, 0));
+            let (ended, _) = tokio::join!(ending, house.kill_supervisor());
+            // Whichever was first: it has ended, or goes on and is ended now.
+            if ended.is_err() {
+                desk.must::<AgentFinish>(finish(&id, 0)).await;
+            }
+            let now = desk.until(&row.process_id, "the hand-over", |r| {
+                r.row.session.id == "x"
+            });
+            assert_eq!(now.await.row.state, State::Running);
+            desk.stop(&row.process_id, 0).await;
+        }
+    });
+}
+
+/// The methods of the table are the ones that are tried here.
+#[test]
+fn every_method_of_sub_agents_has_a_test() {
+    let tried = [
+        AgentRegister::NAME,
+        AgentAppend::NAME,
+        AgentStopRequested::NAME,
+        AgentFinish::NAME,
+    ];
+    let all = ostler_proto::methods::TABLE.iter().map(|m| m.name);
+    let all: Vec<_> = all.filter(|n| n.starts_with("agent/")).collect();
+    assert_eq!(all, tried);
+    assert!(PATIENCE > Duration::from_secs(1));
+}
