@@ -16,11 +16,9 @@ use ostler_proto::refusal::{Refusal, RefusalKind};
 use ostler_proto::shell::{Exec, Executed, Send, Sent};
 use tokio::sync::Mutex;
 
+use crate::breaks::Breaks;
 use crate::connection::{Connection, Error};
 use crate::start::{Link, Mode, Options, reach};
-
-/// How often one request is asked again when each connection breaks under it.
-const AGAIN: u32 = 20;
 
 /// A client of one supervisor.
 #[derive(Clone)]
@@ -99,10 +97,10 @@ impl Client {
     /// # Errors
     /// The supervisor refused, or is gone for good.
     pub async fn ask<M: Method>(&self, params: M::Params) -> Result<M::Result, Error> {
-        let mut n = 0;
+        let mut breaks = Breaks::default();
         loop {
             match self.with(|c| c.call::<M>(&params)).await?.1.await {
-                Err(Error::Broken(_)) if n < AGAIN => n += 1,
+                Err(Error::Broken(_)) if breaks.again().await => {}
                 answer => return answer,
             }
         }
@@ -131,14 +129,16 @@ impl Client {
             .await
     }
 
-    /// Types into a shell and waits. What is typed is typed once; a wait alone goes on over a replaced supervisor.
+    /// Types into a shell and waits, also over a replaced supervisor: it gets a key where it has none, so that it is typed
+    /// once. In the background it is asked once.
     ///
     /// # Errors
-    /// As [`Client::call`].
-    pub async fn send(&self, params: Send) -> Result<Sent, Error> {
-        if params.background || params.enter || !params.text.is_empty() {
+    /// As [`Client::ask`].
+    pub async fn send(&self, mut params: Send) -> Result<Sent, Error> {
+        if params.background {
             return self.call::<ShellSend>(params).await;
         }
+        params.key.get_or_insert_with(fresh_key);
         self.ask_within::<ShellSend>(params, 1, |p| &mut p.timeout_ms)
             .await
     }
@@ -152,7 +152,7 @@ impl Client {
     ) -> Result<M::Result, Error> {
         let deadline =
             limit(&mut params).map(|limit| Instant::now() + Duration::from_millis(limit));
-        let mut n = 0;
+        let mut breaks = Breaks::default();
         loop {
             if let Some(deadline) = deadline {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -161,7 +161,7 @@ impl Client {
             }
             let call = self.with(|c| c.call::<M>(&params)).await?.1;
             match call.await {
-                Err(Error::Broken(_)) if n < AGAIN => n += 1,
+                Err(Error::Broken(_)) if breaks.again().await => {}
                 answer => return answer,
             }
         }

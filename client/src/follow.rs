@@ -8,11 +8,12 @@ use ostler_proto::methods::{self, Progress};
 use ostler_proto::refusal::{Refusal, RefusalKind};
 use tokio::sync::mpsc;
 
+use crate::breaks::Breaks;
 use crate::client::Client;
 use crate::connection::{Call, Error, Streaming};
 
-/// How often a stream is taken up again without a single page in between.
-const AGAIN: u32 = 20;
+/// How often one stream follows a session that is renamed while its connection is gone.
+const MOVES: u32 = 20;
 
 /// What comes next.
 #[derive(Debug)]
@@ -33,7 +34,8 @@ pub struct Stream<M: Streaming> {
     params: M::Params,
     since: Option<u64>,
     started: bool,
-    tries: u32,
+    breaks: Breaks,
+    moves: u32,
     live: Option<Live<M>>,
 }
 
@@ -62,7 +64,8 @@ where
             params,
             since: None,
             started: false,
-            tries: 0,
+            breaks: Breaks::default(),
+            moves: 0,
             live: None,
         }
     }
@@ -92,19 +95,22 @@ where
                 }
                 Some(Progress::Page(page)) => {
                     self.since = Some(page.next);
-                    self.tries = 0;
+                    self.breaks = Breaks::default();
                     return Ok(Event::Page(page));
                 }
                 Some(Progress::Event(event)) => {
                     self.since = Some(event.seq);
-                    self.tries = 0;
+                    self.breaks = Breaks::default();
                     return Ok(Event::Happened(event));
                 }
                 None => match (&mut live.call).await {
                     Ok(answer) => return Ok(Event::End(Box::new(answer))),
-                    Err(Error::Broken(_)) if self.tries < AGAIN => {
-                        self.tries += 1;
+                    // Before the pause in it: who drops this future and makes it again must find a stream that is over gone.
+                    Err(Error::Broken(cause)) => {
                         self.live = None;
+                        if !self.breaks.again().await {
+                            return Err(Error::Broken(cause));
+                        }
                     }
                     // Only on the way back: whoever names an id that has moved is told so.
                     Err(Error::Refused(r)) if self.since.is_some() && self.goes_along(&r) => {
@@ -123,8 +129,8 @@ impl<M: Streaming> Stream<M> {
         let renamed =
             refusal.kind == RefusalKind::Moved && refusal.data.get("renamed") == Some(&true.into());
         let to = refusal.data.get("to").and_then(|to| to.as_str());
-        self.tries += 1;
-        let Some(to) = to.filter(|_| renamed && self.tries < AGAIN) else {
+        self.moves += 1;
+        let Some(to) = to.filter(|_| renamed && self.moves < MOVES) else {
             return false;
         };
         M::renamed(&mut self.params, to)

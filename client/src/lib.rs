@@ -34,6 +34,8 @@
 //! configuration file, and never looks at any variable but `OSTLER_DIR` (and hands on `OSTLER_RUNG`,
 //! `OSTLER_JOB` and `OSTLER_STEADY_MS` to a house that it starts).
 
+pub mod agent;
+mod breaks;
 mod client;
 mod connection;
 pub mod endpoint;
@@ -47,6 +49,7 @@ pub mod upgrade;
 /// Which build of its version this is: what it was made of, as a number.
 pub const BUILD: &str = env!("OSTLER_BUILD");
 
+pub use agent::Agent;
 pub use client::{Client, fresh_key};
 pub use connection::{Call, Connection, Error, Streaming};
 pub use endpoint::Endpoint;

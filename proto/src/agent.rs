@@ -7,10 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    job::Row,
-    methods::{OpenedSession, Start},
-};
+use crate::{job::Row, session::OpenedSession, start::Start};
 
 /// `agent/register`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq)]
@@ -72,6 +69,9 @@ pub struct AppendAgent {
     pub text: Option<String>,
     /// The same as bytes.
     pub base64: Option<String>,
+    /// Where its log must end before it. Where it ends behind it, that has been said already and is not said twice, for who
+    /// has lost the answer; anywhere else is refused.
+    pub at: Option<u64>,
 }
 
 /// What became of that.

@@ -19,6 +19,10 @@ pub mod reason;
 
 pub mod resource;
 
+pub mod session;
+
+pub mod start;
+
 pub mod methods;
 
 pub mod shell;

@@ -3,8 +3,6 @@
 //! Parameters refuse unknown fields, so that a slip of the pen is told and never ignored; results may grow.
 //! `session` may be left out where one session is attached on the connection.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -13,7 +11,7 @@ use crate::{
         AppendAgent, AppendedAgent, AwaitStop, FinishAgent, RegisterAgent, RegisteredAgent,
         StopAwaited,
     },
-    job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream},
+    job::{JobResult, Kind, Line, Page, Row, SessionRef, Stream},
     screen::{Attach, Attached, Keys, Look, Screen},
     shell::{
         Exec, Executed, OpenShell, OpenedShell, ReadShell, Send as SendText, Sent, ShellLines,
@@ -24,6 +22,8 @@ use crate::{
 pub use crate::{
     reason::Reason,
     resource::ResourceLimit,
+    session::{OpenedSession, SessionLimits},
+    start::{OnLimit, OutputPolicy, Start, Stdin},
     upgrade::{Build, UpgradeBegun, UpgradeSupervisor},
 };
 
@@ -239,33 +239,6 @@ pub struct OpenSession {
     pub attach_only: bool,
 }
 
-/// An open session.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
-#[serde(rename_all = "camelCase")]
-pub struct OpenedSession {
-    /// Which.
-    pub session: SessionRef,
-    /// Needed to attach again; told at creation only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token: Option<String>,
-    /// It did not exist before.
-    pub created: bool,
-    /// Its limits now.
-    pub limits: SessionLimits,
-}
-
-/// Live jobs allowed.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct SessionLimits {
-    /// Commands.
-    pub commands: u32,
-    /// Shells.
-    pub shells: u32,
-    /// Sub-agents.
-    pub agents: u32,
-}
-
 /// `session/list`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone)]
 #[serde(rename_all = "camelCase")]
@@ -460,90 +433,6 @@ pub struct CloseSession {
     pub session: Option<String>,
     /// Time between the polite and the forced end.
     pub grace_ms: Option<u64>,
-}
-
-/// What a job's standard input is.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub enum Stdin {
-    /// The null device.
-    #[default]
-    Closed,
-    /// A pipe that `job/write` feeds.
-    Open,
-    /// This text, then the end.
-    Text(String),
-    /// These bytes, then the end.
-    Base64(String),
-}
-
-/// What happens at `maxBytes`.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub enum OnLimit {
-    /// Nothing: the log keeps what it can.
-    #[default]
-    Keep,
-    /// The tree is ended: `output_limit`.
-    Stop,
-}
-
-/// What is done with output.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct OutputPolicy {
-    /// Bound for `onLimit`.
-    pub max_bytes: Option<u64>,
-    /// What happens there.
-    pub on_limit: OnLimit,
-    /// Keep on disk what leaves the ring; true when absent.
-    pub spill: Option<bool>,
-    /// One pipe for both streams, as `2>&1`: exact order, no telling apart.
-    pub merge: bool,
-}
-
-/// `job/start`.
-#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Start {
-    /// Owner; the attached session when absent.
-    pub session: Option<String>,
-    /// Idempotency key: the same key and parameters answer the same job.
-    pub key: Option<String>,
-    /// Program and arguments. Either this or `line`.
-    pub args: Vec<String>,
-    /// A line for `/bin/sh -c`. Either this or `args`.
-    pub line: Option<String>,
-    /// Absolute working directory; the session's root, else the home directory, when absent.
-    pub cwd: Option<String>,
-    /// Variables; null removes one.
-    pub env: BTreeMap<String, Option<String>>,
-    /// `env` is the whole environment. Otherwise it is added to a plain login environment.
-    pub env_replace: bool,
-    /// File mode mask.
-    pub umask: Option<u32>,
-    /// Resource limits by name: `nofile`, `core`, `as`, `cpu`, `data`, `fsize`, `memlock`, `nproc`, `stack`.
-    pub limits: BTreeMap<String, ResourceLimit>,
-    /// Standard input.
-    pub stdin: Stdin,
-    /// Run in a terminal of this size, 1 to 5,000 each way. It is input and both outputs.
-    pub pty: Option<Size>,
-    /// Time limit from acceptance.
-    pub timeout_ms: Option<u64>,
-    /// Time without output or input after which it is ended as `idle_reaped`; none when absent.
-    pub idle_ms: Option<u64>,
-    /// Grace of any stop of this job.
-    pub grace_ms: Option<u64>,
-    /// What is done with output.
-    pub output: OutputPolicy,
-    /// Exit codes that count as success; 0 alone when empty.
-    pub ok: Vec<i32>,
-    /// `read`, `write`, `network` or `process`: what the caller says it does; kept in the record.
-    pub side_effect: Option<String>,
-    /// Name, unique among the live jobs of the session.
-    pub name: Option<String>,
-    /// Sandbox mode.
-    pub mode: Option<String>,
 }
 
 /// `job/run`: a start, and what is to be told of it.

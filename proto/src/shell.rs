@@ -89,6 +89,9 @@ pub struct Send {
     /// Answers at once with a job of kind `send` that stands for it. Then `timeoutMs` and `quietMs` have no default, and
     /// at the end of `timeoutMs` what runs is interrupted.
     pub background: bool,
+    /// Idempotency key: asked again with it, the same text is not typed a second time, only what comes of it awaited. The
+    /// newest 16 lines and texts of a shell are known.
+    pub key: Option<String>,
 }
 
 /// What came of a send.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures_util::{
@@ -33,6 +33,7 @@ use crate::{
     clock::Moment,
     connection, diary, disk,
     house::{House, longest_dispose},
+    job::Job,
     keeper::{cookie, say_nothing_is_left},
     ledger::Ledger,
     life::Tools,
@@ -46,7 +47,7 @@ use crate::{
     quarantine::Quarantine,
     registry::Registry,
     restore, secret,
-    tree::{Rung, Trees},
+    tree::{self, Rung, Trees},
     upgrade::Upgrade,
 };
 
@@ -141,7 +142,14 @@ fn make_folder(path: &Path) -> io::Result<()> {
 async fn serve(folders: Folders, build: String) -> io::Result<End> {
     // SAFETY: the keeper put the wire there before it executed us, and nobody else in this process has it.
     let wire = unsafe { OwnedFd::from_raw_fd(WIRE) };
-    let (keeper, brought) = Keeper::hello(wire).await?;
+    let (keeper, brought) = match Keeper::hello(wire).await {
+        Ok(house) => house,
+        // A keeper that only gives this one up kills it, and holds the lock of the house.
+        Err(error) if is_end(&error) => {
+            return end_orphans(&folders).await.map_err(|_| error);
+        }
+        Err(error) => return Err(error),
+    };
     let listener = brought.listener.try_clone()?;
     let house = match furnish(folders, build, keeper.clone(), brought).await {
         Ok(house) => house,
@@ -310,12 +318,9 @@ async fn clear_leftovers(folders: &Folders, trees: &Trees) -> io::Result<()> {
     // SAFETY: getppid has no precondition.
     let keep = [std::process::id(), unsafe { libc::getppid() } as u32];
     let ended = trees.sweep_house(&keep).await;
-    if !ended.seen.is_empty() {
-        crate::log_line!(
-            "warn",
-            "ended what an earlier house left: {} processes",
-            ended.seen.len()
-        );
+    let gone = ended.seen.len().saturating_sub(ended.survivors.len());
+    if gone > 0 {
+        crate::log_line!("warn", "ended what an earlier house left: {gone} processes");
     }
     for survivor in ended.survivors {
         crate::log_line!(
@@ -537,11 +542,59 @@ async fn dispose(house: &House, why: Leave<'_>) -> io::Result<End> {
 async fn keeper_lost(house: &House) -> io::Result<End> {
     crate::log_line!("error", "the keeper is gone: ending everything");
     house.registry.leave();
-    let _ = fs::remove_file(house.folders.socket());
+    end_everything(&house.folders, &house.tools.trees, &house.registry.live()).await;
+    Ok(End::House)
+}
+
+/// The other end of the wire is gone.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// The keeper was killed before it had told this process of its house; the supervisor before has made way for it, or was
+/// killed as well. Nobody else is there to end the jobs.
+async fn end_orphans(folders: &Folders) -> io::Result<End> {
+    let lock = fs::OpenOptions::new()
+        .write(true)
+        .open(folders.house_lock())?;
+    // The supervisor before ends everything itself where it is not gone. Whoever takes it after that ends it as well.
+    let wait = Duration::from_millis(longest_dispose());
+    let taken = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock));
+    let Ok(Ok(Ok(lock))) = tokio::time::timeout(wait, taken).await else {
+        return Ok(End::House);
+    };
+    let run = fs::canonicalize(&folders.run)?;
+    let instance = tree::instance_here(&run)?;
+    // The supervisor before lets go of the lock a moment before it is gone; with the lock here no other one comes.
+    let began = Instant::now();
+    while tree::house_is_alive(instance, &[std::process::id()])?.is_some() {
+        if began.elapsed() > wait {
+            crate::log_line!(
+                "error",
+                "the keeper is gone, and somebody else of its house lives"
+            );
+            return Ok(End::House);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    crate::log_line!(
+        "error",
+        "the keeper is gone before its house was told: ending everything"
+    );
+    let rung = Rung::allowed().unwrap_or(Rung::Cookie);
+    let groups = tree::cgroup::Cgroups::find(instance);
+    let trees = Trees::with_groups(instance, rung.max(Rung::Cookie), groups);
+    end_everything(folders, &trees, &[]).await;
+    drop(lock);
+    Ok(End::House)
+}
+
+/// Ends all that has the mark of the house, and the jobs that are known, and clears up behind them.
+async fn end_everything(folders: &Folders, trees: &Trees, jobs: &[Arc<Job>]) {
+    let _ = fs::remove_file(folders.socket());
     let keep = [std::process::id()];
-    let trees = &house.tools.trees;
     // What is known of each job finds those as well whose cookie was lost, or never was.
-    let jobs = house.registry.live();
     let jobs = jobs.iter().map(|job| trees.kill(job.mark()));
     let sweep = async {
         let (mut ended, jobs) = join(trees.sweep_house(&keep), join_all(jobs)).await;
@@ -565,14 +618,13 @@ async fn keeper_lost(house: &House) -> io::Result<End> {
             crate::log_line!("error", "ending everything takes too long");
         }
     }
-    if !house.tools.trees.remove_groups() {
+    if !trees.remove_groups() {
         nothing_left = false;
         crate::log_line!("error", "a control group of the house is left");
     }
-    clear_artifacts(&house.folders).await;
+    clear_artifacts(folders).await;
     if nothing_left {
         // Where it cannot be said, the next one who asks looks once more.
-        let _ = say_nothing_is_left(&house.folders.house_lock());
+        let _ = say_nothing_is_left(&folders.house_lock());
     }
-    Ok(End::House)
 }

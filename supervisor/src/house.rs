@@ -162,10 +162,9 @@ impl House {
         }
         let mark = ledger.mark();
         let entries = self.registry.snapshot(self.started_at, self.generation);
+        let keeper = &self.tools.keeper;
         let done = ledger.rewrite(&entries, mark, |generation, file| {
-            if let Err(error) = self.tools.keeper.ledger(generation, file) {
-                crate::log_line!("error", "the keeper did not take the new ledger: {error}");
-            }
+            keeper.ledger(generation, file)
         });
         if let Err(error) = done {
             crate::log_line!("warn", "the ledger stays long: {error}");

@@ -69,7 +69,7 @@ pub(crate) enum Entry {
         session: String,
         tombstone: Tombstone,
     },
-    /// A line is handed over to the shell of this number now.
+    /// Something is handed over to the shell of this number now.
     Handed { number: u64, line: Handed },
     /// Somebody wants the end of a live job.
     Wanted { number: u64, wanted: Wanted },
@@ -243,7 +243,7 @@ impl Ledger {
         &self,
         entries: &[Entry],
         mark: u64,
-        hand_over: impl FnOnce(u64, BorrowedFd<'_>),
+        hand_over: impl FnOnce(u64, BorrowedFd<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = File::from(memfd()?);
@@ -254,8 +254,9 @@ impl Ledger {
         inner.file.read_exact_at(&mut tail, mark)?;
         bytes.extend_from_slice(&tail);
         file.write_all(&bytes)?;
+        // What is written to one that the keeper does not have is lost with this process: then the old one stays.
+        hand_over(inner.generation + 1, file.as_fd())?;
         inner.generation += 1;
-        hand_over(inner.generation, file.as_fd());
         inner.file = file;
         inner.len = bytes.len() as u64;
         inner.rewrite_at = SMALL.max(inner.len * 2);
@@ -428,6 +429,7 @@ mod tests {
         ledger
             .rewrite(&[closed("alive")], mark, |_, fd| {
                 copy = Some(fd.try_clone_to_owned().unwrap());
+                Ok(())
             })
             .unwrap();
         ledger.append(&closed("later"));
@@ -450,6 +452,21 @@ mod tests {
             body.as_bytes(),
         ]
         .concat()
+    }
+
+    /// The keeper could not take the new one, and what was written afterwards was lost with the supervisor.
+    #[test]
+    fn a_ledger_that_cannot_be_handed_over_is_not_written_to() {
+        let file = File::from(memfd().unwrap());
+        let (ledger, _) = Ledger::open(file.try_clone().unwrap().into()).unwrap();
+        ledger.append(&closed("before"));
+        let full = |_: u64, _: BorrowedFd<'_>| Err(io::ErrorKind::WouldBlock.into());
+        ledger
+            .rewrite(&[closed("new")], ledger.mark(), full)
+            .unwrap_err();
+        ledger.append(&closed("after"));
+        let (_, entries) = Ledger::open(file.into()).unwrap();
+        assert!(matches!(&entries[..], [_, Entry::Closed { id }] if id == "after"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::{
     quarantine::{self, Quarantine},
     registry::{Registry, spill_policy},
     session::{Record, Tombstone},
-    terminal::handed::HandedLines,
+    terminal::handed::HandedOnes,
 };
 
 /// What the ledger says, the last word on each thing.
@@ -48,7 +48,7 @@ pub(crate) struct Past {
     unbound: HashSet<u64>,
     gone: HashSet<String>,
     seats: HashMap<u64, Seated>,
-    handed: HashMap<u64, HandedLines>,
+    handed: HashMap<u64, HandedOnes>,
     moved: Moves,
     /// The newest number of a notice.
     pub(crate) notices: u64,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use ostler::Agent;
 use ostler_proto::agent::{
     AppendAgent, AwaitStop, ChildSession, FinishAgent, RegisterAgent, RegisteredAgent,
 };
@@ -343,13 +344,22 @@ fn a_sub_agent_goes_on_over_crashes_of_the_supervisor_with_every_word() {
             }
             let bytes = pattern::bytes(n * piece, piece as usize);
             let said = AppendAgent {
+                text: None,
                 base64: Some(base64(&bytes)),
+                at: Some(n * piece),
                 ..says("a1", "")
             };
-            // A word that was on its way may have been said: the end of the log tells.
-            let said = AppendAgent { text: None, ..said };
-            let end = desk.must::<AgentAppend>(said).await.end;
-            assert_eq!(end, (n + 1) * piece);
+            // Said twice, as by who has lost the answer.
+            for _ in 0..2 {
+                let end = desk.must::<AgentAppend>(said.clone()).await.end;
+                assert_eq!(end, (n + 1) * piece);
+            }
+            let elsewhere = AppendAgent {
+                at: Some(1),
+                ..said
+            };
+            let refused = desk.refused::<AgentAppend>(elsewhere).await;
+            assert_eq!(refused.kind, RefusalKind::BadArgument);
         }
         desk.assert_pattern("a1", pieces * piece).await;
         house.kill_supervisor().await;
@@ -646,6 +656,41 @@ fn a_crash_at_the_end_of_a_sub_agent_loses_none_of_its_commands() {
             assert_eq!(now.await.row.state, State::Running);
             desk.stop(&row.process_id, 0).await;
         }
+    });
+}
+
+#[test]
+fn the_library_speaks_as_a_sub_agent_over_a_killed_supervisor() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let agent = Agent::register(&desk.client, delegated("review", "below")).await;
+        let agent = agent.expect("it is registered");
+        assert_eq!(agent.child().map(|c| c.created), Some(true));
+        let watcher = house.desk();
+        let stopped = async {
+            watcher.said("a1", "^99$").await;
+            watcher.stop("a1", 60_000).await.row
+        };
+        let speaking = async {
+            for n in 0..100 {
+                let said = async { agent.say(&format!("{n}\n")).await.expect("it is said") };
+                if n % 20 == 10 {
+                    tokio::join!(said, house.kill_supervisor());
+                } else {
+                    said.await;
+                }
+            }
+            let asked = agent.stop_requested().await.expect("an answer");
+            assert_eq!(asked.map(|stop| stop.by).as_deref(), Some("client"));
+            agent
+                .finish(2, Some("was asked to".into()))
+                .await
+                .expect("it ends")
+        };
+        let (stopped, finished) = tokio::join!(stopped, speaking);
+        assert_eq!((stopped.exit_code, finished.exit_code), (Some(2), Some(2)));
+        let all: String = (0..100).map(|n| format!("{n}\n")).collect();
+        assert_eq!(desk.get("a1").await.stdout, Some(all));
     });
 }
 

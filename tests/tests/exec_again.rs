@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use ostler::Error;
 use ostler::upgrade::{Upgraded, upgrade};
-use ostler_proto::methods::{Reason, ShellExec, ShellOpen};
+use ostler_proto::methods::{Reason, ShellExec, ShellOpen, ShellSend};
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::shell::{Exec, Executed, OpenShell, Send};
 use ostler_proto::upgrade::UpgradeSupervisor;
@@ -250,6 +250,151 @@ fn lines_run_once_whenever_the_supervisor_is_killed() {
     });
 }
 
+fn typed(id: &str, text: &str) -> Send {
+    Send {
+        id: id.into(),
+        text: text.into(),
+        timeout_ms: Some(20_000),
+        ..Send::default()
+    }
+}
+
+#[test]
+fn a_text_over_a_change_of_the_supervisor_is_typed_once_and_answered() {
+    in_house(async |house, desk| {
+        for program in shells() {
+            let id = desk.shell(program).await;
+            for (n, change) in [Change::Crash, Change::Upgrade].into_iter().enumerate() {
+                let fifo = house.fifo("go");
+                let count = house.path(&format!("{program}{n}"));
+                let text = format!("echo once >>{count}; cat {fifo}; sh -c 'exit 5'\n");
+                let sending = desk.client.send(typed(&id, &text));
+                let path = fifo.clone();
+                let there =
+                    tokio::task::spawn_blocking(move || fs::File::options().write(true).open(path));
+                let meanwhile = async {
+                    let there = within(PATIENCE, "the line", there).await;
+                    let mut there = there.expect("no panic").expect("it is there");
+                    change.happen(house).await;
+                    there.write_all(b"read\n").expect("it is being read");
+                };
+                let (sent, ()) = tokio::join!(sending, meanwhile);
+                let sent = sent.unwrap_or_else(|e| panic!("{program} {change:?}: {e}"));
+                assert_eq!(
+                    (sent.reason, sent.exit_code),
+                    (Reason::Prompt, Some(5)),
+                    "{program}"
+                );
+                assert!(
+                    sent.text.contains("read\n"),
+                    "{program} {change:?}: {sent:?}"
+                );
+                assert_eq!(fs::read_to_string(count).expect("it ran"), "once\n");
+                fs::remove_file(&fifo).expect("it is there");
+            }
+        }
+    });
+}
+
+/// A prompt that was on its way ended the wait for what was typed behind it, with the code of the line before.
+#[test]
+fn a_text_that_is_typed_while_a_line_runs_is_not_answered_with_the_end_of_that() {
+    in_house(async |house, desk| {
+        for program in shells() {
+            let id = desk.shell(program).await;
+            let fifo = house.fifo("go");
+            let short = Send {
+                timeout_ms: Some(200),
+                ..typed(&id, &format!("cat {fifo}; sh -c 'exit 1'\n"))
+            };
+            let sent = desk.client.send(short).await.expect("an answer");
+            assert_ne!(sent.reason, Reason::Prompt, "{program}");
+            let next = desk.client.send(typed(&id, "sh -c 'exit 2'\n"));
+            let path = fifo.clone();
+            let go = async {
+                // The next text stands in the terminal by then, or it does not: both are to be answered with its own code.
+                let opened =
+                    tokio::task::spawn_blocking(move || fs::File::options().write(true).open(path));
+                opened.await.expect("no panic").expect("it is there");
+            };
+            let (next, ()) = tokio::join!(next, go);
+            let next = next.expect("an answer");
+            assert_eq!(
+                (next.reason, next.exit_code),
+                (Reason::Prompt, Some(2)),
+                "{program} {next:?}"
+            );
+            fs::remove_file(&fifo).expect("it is there");
+        }
+    });
+}
+
+/// The same for texts: what was typed is typed once, and told.
+#[test]
+fn texts_are_typed_once_whenever_the_supervisor_is_killed() {
+    let kills = rounds("OSTLER_KILLS", 10);
+    in_house(async |house, desk| {
+        let mut chance = Chance::of(kills as u64);
+        for program in shells() {
+            let id = desk.shell(program).await;
+            let (told, mut answered) = tokio::sync::watch::channel(0);
+            let over = std::cell::Cell::new(false);
+            let killer = async {
+                for _ in 0..kills {
+                    house.kill_supervisor().await;
+                    let enough = *answered.borrow() + 1 + chance.below(10);
+                    let some = answered.wait_for(|n| *n >= enough);
+                    drop(within(PATIENCE, "some texts", some).await);
+                    for _ in 0..chance.below(500) {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                over.set(true);
+            };
+            let texts = async {
+                let (mut unknown, mut n) = (0, 0);
+                while !over.get() {
+                    n += 1;
+                    let text = format!(
+                        "echo {n} >>{}; sh -c 'exit {}'\n",
+                        house.path(program),
+                        n % 100
+                    );
+                    let asked = desk.client.send(typed(&id, &text));
+                    match within(PATIENCE, "an answer", asked).await {
+                        Ok(sent) => {
+                            let code = (sent.reason, sent.exit_code);
+                            assert_eq!(
+                                code,
+                                (Reason::Prompt, Some(n % 100)),
+                                "{program} {n} {sent:?}"
+                            );
+                            told.send_modify(|n| *n += 1);
+                        }
+                        Err(Error::Refused(why)) if why.kind == RefusalKind::Busy => {
+                            assert!(why.message.contains("not known whether"), "{why:?}");
+                            unknown += 1;
+                        }
+                        Err(e) => panic!("{program}: {e}"),
+                    }
+                }
+                (n, unknown)
+            };
+            let ((n, unknown), ()) = tokio::join!(texts, killer);
+            let written = fs::read_to_string(house.file(program)).expect("some ran");
+            let mut written: Vec<i32> = written.lines().map(|l| l.parse().unwrap()).collect();
+            assert!(unknown <= kills / 5 + 1, "{program}: {unknown}");
+            let lines = written.len() as i32;
+            assert!(
+                lines <= n && lines >= n - unknown as i32,
+                "{program} {lines} {n}"
+            );
+            written.dedup();
+            assert_eq!(written.len() as i32, lines, "{program}: none twice");
+        }
+    });
+}
+
 #[test]
 fn a_key_stands_for_one_line() {
     in_house(async |house, desk| {
@@ -287,6 +432,12 @@ fn a_key_stands_for_one_line() {
         };
         let refused = desk.refused::<ShellExec>(background).await;
         assert_eq!(refused.kind, RefusalKind::BadArgument);
+        let text = Send {
+            key: Some("b".into()),
+            ..typed(&id, "echo b")
+        };
+        let conflict = desk.refused::<ShellSend>(text).await;
+        assert_eq!(conflict.kind, RefusalKind::KeyConflict, "a text is no line");
     });
 }
 

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use ostler::upgrade::{Upgraded, upgrade};
 use ostler_proto::job::Row;
 use ostler_proto::methods::{
-    Info, JobStart, Nothing, Start, SupervisorInfo, SupervisorUpgrade, UpgradeSupervisor,
+    Info, JobStart, Nothing, Start, SupervisorInfo, SupervisorUpgrade, UpgradeSupervisor, Wait,
 };
 use ostler_proto::reason::Reason;
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::shell::{Exec, OpenShell};
+use ostler_tests::chance::Chance;
 use ostler_tests::process::{self, Process};
 use ostler_tests::{
     Desk, House, PATIENCE, Printers, in_empty_house, in_house, ostler, puppet, rounds, script,
@@ -606,6 +607,126 @@ fn a_stop_beside_an_upgrade_ends_the_house_all_the_same() {
             house.reap();
             house.assert_nothing_is_left();
         }
+    });
+}
+
+/// The old supervisor had made way, the next one had not been told of its house: the jobs lived on, and nobody's.
+#[test]
+fn a_keeper_that_is_killed_during_an_upgrade_leaves_no_job_behind() {
+    let mut chance = Chance::of(7);
+    in_empty_house(async |house| {
+        for _ in 0..rounds("OSTLER_UPGRADES", 20) {
+            house.start();
+            let said = house.cli(&[
+                "start",
+                "--session",
+                "x",
+                "--",
+                puppet(),
+                "ignore",
+                "TERM",
+                ",",
+                "sleep",
+            ]);
+            assert_eq!(said.code, 0, "{said:?}");
+            let keeper = house.keeper().expect("it lives");
+            let old = house.supervisors();
+            std::thread::scope(|scope| {
+                let upgrade = scope.spawn(|| house.cli(&["daemon", "upgrade", "--force"]));
+                // From the moment at which there are two of them.
+                while house.keeper().is_some()
+                    && house.supervisors() == old
+                    && !upgrade.is_finished()
+                {
+                    std::thread::yield_now();
+                }
+                for _ in 0..chance.below(2_000) {
+                    std::thread::yield_now();
+                }
+                keeper.signal(libc::SIGKILL);
+                let said = upgrade.join().unwrap();
+                assert!([0, 125].contains(&said.code), "{said:?}");
+                assert!(!said.err.contains("the jobs go on"), "{said:?}");
+            });
+            let gone = async {
+                while !house.marks().living().is_empty() {
+                    house.reap();
+                    tokio::task::yield_now().await;
+                }
+            };
+            if tokio::time::timeout(PATIENCE, gone).await.is_err() {
+                let living = house.marks().living().into_iter().map(process::describe);
+                panic!("{:?} live on\n{}", living.collect::<Vec<_>>(), house.log());
+            }
+        }
+    });
+}
+
+/// Whoever came second took the turn of the first away, and both were refused.
+#[test]
+fn of_two_upgrades_at_once_one_is_done() {
+    in_house(async |house| {
+        for _ in 0..rounds("OSTLER_UPGRADES", 10) {
+            let before = house.info().await.hello.generation;
+            let ask = || async {
+                let desk = house.desk_without_session();
+                let forced = UpgradeSupervisor {
+                    force: true,
+                    ..to(ostler())
+                };
+                desk.client.call::<SupervisorUpgrade>(forced).await
+            };
+            let (one, other) = tokio::join!(ask(), ask());
+            let done = [&one, &other].iter().filter(|a| a.is_ok()).count();
+            assert!(done >= 1, "{one:?} {other:?}");
+            for refused in [one, other].into_iter().filter_map(Result::err) {
+                let ostler::Error::Refused(why) = refused else {
+                    continue;
+                };
+                assert_eq!(why.kind, RefusalKind::Busy, "{why:?}");
+            }
+            let next = async { while house.info().await.hello.generation == before {} };
+            within(PATIENCE, "the next supervisor", next).await;
+        }
+    });
+}
+
+/// Clients gave up at the twentieth, however long ago the first one was.
+#[test]
+fn who_waits_quietly_outlasts_many_upgrades() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let fifo = house.fifo("go");
+        let row = desk.start(script(&format!("await {fifo} , exit 6"))).await;
+        let id = desk.shell("sh").await;
+        let read = house.fifo("read");
+        let lined = format!("cat {read}; (exit 5)");
+        let line = Exec {
+            id,
+            line: lined,
+            ..Exec::default()
+        };
+        let wait = desk.client.wait(Wait {
+            ids: vec![row.id.clone()],
+            ..Wait::default()
+        });
+        let upgrades = async {
+            for _ in 0..30 {
+                let forced = UpgradeSupervisor {
+                    force: true,
+                    ..to(ostler())
+                };
+                let other = house.desk_without_session();
+                let upgraded = upgrade(&other.client, forced);
+                let done = within(PATIENCE, "the next supervisor", upgraded).await;
+                assert!(matches!(done, Ok(Upgraded::Done { .. })), "{done:?}");
+            }
+            house.open(&fifo).await;
+            fs::write(&read, "").expect("somebody reads it");
+        };
+        let (waited, executed, ()) = tokio::join!(wait, desk.client.exec(line), upgrades);
+        assert_eq!(waited.expect("an answer").jobs[0].row.exit_code, Some(6));
+        assert_eq!(executed.expect("an answer").exit_code, Some(5));
     });
 }
 

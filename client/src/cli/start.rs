@@ -18,7 +18,7 @@ Examples:
   ostler start -c 'while sleep 60; do make sync; done'
   id=$(ostler start --stdin -- bc) && ostler send \"$id\" '1+1' --enter
   ostler start --pty=120x40 -- python3
-  ostler start --agent --name reviewer -- my-agent 'review the last change'")]
+  ostler start --agent --name reviewer -- sh -c 'ostler start -- make; cat notes'")]
 pub(crate) struct Args {
     /// Prints the whole row as JSON.
     #[arg(long)]

@@ -187,7 +187,17 @@ impl Serve for AgentAppend {
         if owner(&job)?.last_word().borrow().is_some() || job.status().finished.is_some() {
             return Err(has_ended(&job));
         }
-        pump::put(&caller.house().tools.pumps, &job, &bytes).await;
+        let end = job.log.end();
+        let said = params.at.is_some_and(|at| at + bytes.len() as u64 == end);
+        if !said && params.at.is_some_and(|at| at != end) {
+            return Err(Refusal::bad(
+                "at",
+                format!("is not where its log ends, at {end}"),
+            ));
+        }
+        if !said {
+            pump::put(&caller.house().tools.pumps, &job, &bytes).await;
+        }
         Ok(AppendedAgent {
             end: job.log.end(),
             stop: agent::stop_request(&job),

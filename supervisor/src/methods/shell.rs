@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     caller::Caller,
+    house::House,
     job::Job,
     life::plan::{self, check_key, within},
     registry::Admission,
@@ -93,16 +94,39 @@ fn check(field: &str, text: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// A supervisor that makes way for the next one types nothing more: who asked asks that one.
+async fn unless_leaving<T>(house: &House, talk: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        () = house.upgrade.going() => std::future::pending().await,
+        done = talk => done,
+    }
+}
+
+fn check_one_key(key: Option<&str>, background: bool) -> Result<(), Refusal> {
+    if background && key.is_some() {
+        return Err(Refusal::bad(
+            "key",
+            "belongs to no request in the background",
+        ));
+    }
+    check_key(key)
+}
+
 impl Serve for ShellSend {
     async fn serve(caller: Caller, params: Send) -> Result<Sent, Refusal> {
         within("timeoutMs", params.timeout_ms, 1, limits::WAIT_MAX)?;
         within("quietMs", params.quiet_ms, 1, limits::WAIT_MAX)?;
         within("max", params.max, 0, limits::PAGE_MAX)?;
         check("text", &params.text)?;
+        check_one_key(params.key.as_deref(), params.background)?;
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
         if !params.background {
-            return send::send(&job, &params).await;
+            let house = caller.house();
+            let done = unless_leaving(house, send::send(&house.tools.ledger, &job, &params)).await;
+            house.shorten_ledger();
+            return done;
         }
         let begun = in_background(&caller, &job, Errand::Text(params)).await?;
         let end = job.log.end();
@@ -126,10 +150,7 @@ impl Serve for ShellExec {
         within("timeoutMs", params.timeout_ms, 1, limits::WAIT_MAX)?;
         within("max", params.max, 0, limits::SHELL_OUTPUT)?;
         check("line", &params.line)?;
-        check_key(params.key.as_deref())?;
-        if params.background && params.key.is_some() {
-            return Err(Refusal::bad("key", "a line in the background takes none"));
-        }
+        check_one_key(params.key.as_deref(), params.background)?;
         if params.line.contains('\0') {
             return Err(Refusal::bad(
                 "line",
@@ -140,7 +161,7 @@ impl Serve for ShellExec {
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
         if !params.background {
             let house = caller.house();
-            let done = exec::exec(&house.tools.ledger, &job, &params).await;
+            let done = unless_leaving(house, exec::exec(&house.tools.ledger, &job, &params)).await;
             house.shorten_ledger();
             return done;
         }

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use futures_util::FutureExt;
 use ostler_proto::{
     PROTOCOL_MIN, limits,
     methods::{
@@ -149,7 +150,10 @@ async fn upgrade(house: &House, params: UpgradeSupervisor) -> Result<UpgradeBegu
     }
     tokio::select! {
         prepared = house.tools.keeper.prepare(image.as_fd()) => prepared.map_err(|why| {
-            refused(&format!("{} does not come up: {why}", begun.to))
+            match house.tools.keeper.closed().now_or_never() {
+                Some(()) => keeper_lost(),
+                None => refused(&format!("{} does not come up: {why}", begun.to)),
+            }
         })?,
         () = turn.called_off() => return Err(registry::leaving()),
     }
@@ -158,6 +162,11 @@ async fn upgrade(house: &House, params: UpgradeSupervisor) -> Result<UpgradeBegu
     }
     begun.changed = true;
     Ok(begun)
+}
+
+fn keeper_lost() -> Refusal {
+    let words = "not upgraded: the keeper was killed, and every job ends";
+    Refusal::new(RefusalKind::Leaving, words).hint("ostler daemon start")
 }
 
 fn refused(why: &impl std::fmt::Display) -> Refusal {

@@ -404,10 +404,18 @@ impl Keeper {
 
     /// Puts a new ledger in the place of the old one.
     ///
+    /// It has it when this returns: a supervisor that is killed then leaves no ledger that nobody holds.
+    ///
     /// # Errors
-    /// When the file cannot be duplicated for the queue.
+    /// It cannot be given at once; the one before stays.
     pub fn ledger(&self, generation: u64, file: BorrowedFd<'_>) -> io::Result<()> {
-        self.with_files(Op::Ledger, 0, generation, Vec::new(), Some(file))
+        let frame = Frame::new(Op::Ledger, 0, [generation, 0, 0, 0, 0]);
+        let files = [file.try_clone_to_owned()?];
+        let state = self.shared.lock();
+        if !state.queue.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        put(&self.shared.wire, &frame, &[], &files)
     }
 
     /// Everything ordered so far is on its way to the keeper (or the keeper is gone).

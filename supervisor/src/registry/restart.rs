@@ -57,7 +57,7 @@ impl Registry {
                     && let Some(talk) = &job.talk
                 {
                     let number = job.spec.number;
-                    let lines = talk.lines().into_iter();
+                    let lines = talk.all_handed().into_iter();
                     entries.extend(lines.map(|line| Entry::Handed { number, line }));
                 }
                 let wanted = job.wanted().borrow().clone();

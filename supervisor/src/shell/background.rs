@@ -248,7 +248,15 @@ impl Sending {
         let shell = &self.shell;
         let (_, talk) = exec::shell(shell)?;
         let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(limits::SEND_TIMEOUT));
-        let typed = Typed::by(shell, talk, ask, Instant::now() + patience, turn).await?;
+        let typed = Typed::by(
+            &self.tools.ledger,
+            shell,
+            talk,
+            ask,
+            Instant::now() + patience,
+            turn,
+        )
+        .await?;
         self.runs(Output::From(typed.from));
         let come = typed.come(ask.quiet_ms.map(Duration::from_millis), None);
         let came = self.unless_left(come, interrupt, || true, true).await;

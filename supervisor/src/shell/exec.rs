@@ -21,7 +21,7 @@ use crate::{
     log::Filter,
     terminal::{
         dialect::{Dialect, HandOver, ShellSpec, is_plain},
-        handed::Handed,
+        handed::{Handed, HandedLine},
         marks::Mark,
         proof::{self, Waits},
         talk::{Line, Reading, Talk},
@@ -86,8 +86,14 @@ pub(super) fn turn(job: &Job, talk: &Talk) -> Result<OwnedSemaphorePermit, Refus
     talk.take_turn().ok_or_else(|| in_progress(job))
 }
 
+/// A key stands for one line or text.
+pub(super) fn key_conflict() -> Refusal {
+    let words = "this key was used for something else that was typed";
+    Refusal::new(RefusalKind::KeyConflict, words).hint("use a fresh key for something new")
+}
+
 /// The same, as soon as whoever talks is done.
-async fn turn_by(
+pub(super) async fn turn_by(
     job: &Job,
     talk: &Talk,
     until: Option<Instant>,
@@ -138,11 +144,9 @@ pub(crate) async fn exec(ledger: &Ledger, job: &Arc<Job>, ask: &Exec) -> Result<
 /// supervisor before this one. None where no line has this key.
 async fn again(job: &Arc<Job>, ask: &Exec) -> Option<Result<Executed, Refusal>> {
     let (key, talk) = (ask.key.as_deref()?, job.talk.as_ref()?);
-    let (handed, _) = talk.line_of(key)?;
-    if !handed.is(ask) {
-        let words = "this key was used for another line";
-        let refusal = Refusal::new(RefusalKind::KeyConflict, words);
-        return Some(Err(refusal.hint("use a fresh key for a new line")));
+    let (handed, _) = talk.handed_by(key)?;
+    if !handed.is_line(&ask.line) {
+        return Some(Err(key_conflict()));
     }
     let until = ask
         .timeout_ms
@@ -186,8 +190,8 @@ pub(super) struct HandedOver<'a> {
     /// How often people had typed before.
     times: u64,
     turn: OwnedSemaphorePermit,
-    /// What it is made of: it lies there until the shell has taken it. None once it has been asked for again.
-    _typed: Option<Typed>,
+    /// What it is made of. None once it has been asked for again.
+    _lying: Option<Lying<'a>>,
     /// People see a line that is typed as it is.
     _shown: Option<Shown<'a>>,
 }
@@ -207,13 +211,28 @@ impl<'a> HandedOver<'a> {
         // Known again when it has ended.
         talk.note_alone(false);
         let since = job.log.end();
-        let mut handed = Handed::new(ask, number, since);
-        let shown = if let Typed::Plain { output, .. } = &typed {
-            (handed.plain, handed.output) = (true, output.map(|length| since + length));
-            None
+        let (line, shown) = if let Typed::Plain { output, .. } = &typed {
+            let output = output.map(|length| since + length);
+            (
+                HandedLine {
+                    number,
+                    plain: true,
+                    output,
+                },
+                None,
+            )
         } else {
-            Some(Shown::open(job, since, &ask.line))
+            let shown = Shown::open(job, since, &ask.line);
+            (
+                HandedLine {
+                    number,
+                    plain: false,
+                    output: None,
+                },
+                Some(shown),
+            )
         };
+        let handed = Handed::line(ask, line, since);
         // Before it is typed: who asks again must never make it run a second time.
         ledger.append(&Entry::Handed {
             number: job.spec.number,
@@ -228,7 +247,12 @@ impl<'a> HandedOver<'a> {
             handed,
             times,
             turn,
-            _typed: Some(typed),
+            _lying: Some(Lying {
+                job,
+                talk,
+                typed,
+                number,
+            }),
             _shown: shown,
         })
     }
@@ -243,7 +267,7 @@ impl<'a> HandedOver<'a> {
     ) -> Result<Executed, Refusal> {
         let times = job.desk.typed();
         let turn = turn_by(job, talk, until).await?;
-        let newest = talk.line_of(handed.key.as_deref().unwrap_or_default());
+        let newest = talk.handed_by(handed.key.as_deref().unwrap_or_default());
         if newest.is_none_or(|(_, newest)| !newest) {
             let line = talk.followed(&job.log, &handed);
             let reason = Reason::Prompt;
@@ -256,7 +280,7 @@ impl<'a> HandedOver<'a> {
             handed,
             times,
             turn,
-            _typed: None,
+            _lying: None,
             _shown: None,
         };
         again.answer(ask, until).await
@@ -279,6 +303,7 @@ impl<'a> HandedOver<'a> {
             since: self.handed.typed_at,
             before: Waits::default(),
             line: true,
+            ahead: false,
             through,
             quiet: None,
             until,
@@ -325,6 +350,26 @@ impl<'a> HandedOver<'a> {
             return reading.line.take();
         }
         reading.line.clone()
+    }
+}
+
+/// What a line is made of lies there until the shell has taken it, also when whoever handed it over is gone: a supervisor
+/// that leaves took it away, and the shell then ran nothing.
+struct Lying<'a> {
+    job: &'a Job,
+    talk: &'a Talk,
+    typed: Typed,
+    number: u64,
+}
+
+impl Drop for Lying<'_> {
+    fn drop(&mut self) {
+        let reading = self.talk.look(&self.job.log);
+        let line = reading.line.as_ref().filter(|l| l.number == self.number);
+        let waits = line.is_some_and(|l| l.output.is_none());
+        if let (true, Typed::HandedOver(laid)) = (waits, &mut self.typed) {
+            laid.leave();
+        }
     }
 }
 

@@ -11,12 +11,13 @@ use ostler_proto::{
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
-    exec::{Stand, shell, stand, turn},
+    exec::{Stand, key_conflict, shell, stand, turn, turn_by},
     waiting::{Came, Waiting, look},
 };
 use crate::{
     job::Job,
-    terminal::{marks::Mark, proof::Waits, talk::Talk, text},
+    ledger::{Entry, Ledger},
+    terminal::{handed::Handed, marks::Mark, proof::Waits, talk::Talk, text},
 };
 
 /// How long a shell that has not started is awaited before something is typed.
@@ -25,20 +26,57 @@ const FIRST_PROMPT: Duration = Duration::from_secs(10);
 /// How long a prompt is awaited that must come by itself.
 const PROMPT: Duration = Duration::from_secs(1);
 
-/// Types and waits. Dropping this after the first byte does not take it back.
-pub(crate) async fn send(job: &Arc<Job>, ask: &Send) -> Result<Sent, Refusal> {
-    let (_, talk) = shell(job)?;
-    let turn = turn(job, talk)?;
+/// Types and waits. Dropping this after the first byte does not take it back. What was typed already, by its key, is not
+/// typed again, only awaited.
+pub(crate) async fn send(ledger: &Ledger, job: &Arc<Job>, ask: &Send) -> Result<Sent, Refusal> {
     let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(limits::SEND_TIMEOUT));
     let until = Instant::now() + patience;
     let times = job.desk.typed();
-    let typed = Typed::by(job, talk, ask, until, turn).await?;
+    let (typed, again) = match known(job, ask)? {
+        Some((talk, handed)) => (Typed::again(job, talk, handed, until).await?, true),
+        None => {
+            let (_, talk) = shell(job)?;
+            let turn = turn(job, talk)?;
+            (Typed::by(ledger, job, talk, ask, until, turn).await?, false)
+        }
+    };
     let quiet = Duration::from_millis(ask.quiet_ms.unwrap_or(limits::SEND_QUIET));
     let reason = typed.come(Some(quiet), Some(until)).await;
     let shared = job.desk.typed() != times;
-    let sent = answer(job, talk, reason, typed.from, ask.max, shared);
+    let sent = answer(job, typed.talk, reason, typed.from, ask.max, shared);
     drop(typed);
+    if again && reason != Reason::Exit && is_unseen(job, &sent) {
+        return Err(never_seen(job));
+    }
     Ok(sent)
+}
+
+/// What was typed with this key, by a request that has lost its connection.
+fn known<'a>(job: &'a Job, ask: &Send) -> Result<Option<(&'a Talk, Handed)>, Refusal> {
+    let (Some(key), Some(talk)) = (&ask.key, &job.talk) else {
+        return Ok(None);
+    };
+    match talk.handed_by(key) {
+        Some((handed, _)) if handed.is_text(&ask.text) => Ok(Some((talk, handed))),
+        Some(_) => Err(key_conflict()),
+        None => Ok(None),
+    }
+}
+
+/// Nothing came of it: at most the rest of a prompt that was on its way before.
+fn is_unseen(job: &Job, sent: &Sent) -> bool {
+    let marked = job.spec.shell.as_ref().is_some_and(|s| s.takes_lines());
+    let codeless = marked && sent.reason == Reason::Prompt;
+    sent.exit_code.is_none() && (codeless || sent.text.trim().is_empty())
+}
+
+/// A supervisor died about when it was typed, and nothing has been printed since.
+fn never_seen(job: &Job) -> Refusal {
+    let words = format!(
+        "{}: nothing came of it since; it is not known whether the text was typed",
+        job.id()
+    );
+    Refusal::new(RefusalKind::Busy, words).hint("ostler shell read shows what it says")
 }
 
 /// A text that was typed. Nobody else talks to the shell meanwhile.
@@ -51,6 +89,8 @@ pub(super) struct Typed<'a> {
     since: u64,
     /// Who waited then already.
     before: Waits,
+    /// Something ran then.
+    ahead: bool,
     _turn: OwnedSemaphorePermit,
 }
 
@@ -60,6 +100,7 @@ impl<'a> Typed<'a> {
     /// # Errors
     /// The terminal did not take all of it.
     pub(super) async fn by(
+        ledger: &Ledger,
         job: &'a Arc<Job>,
         talk: &'a Talk,
         ask: &Send,
@@ -83,6 +124,18 @@ impl<'a> Typed<'a> {
         } else {
             (job.log.end(), job.log.end())
         };
+        // Whoever waited takes it for an answer.
+        let answers = before.newer_than(&Waits::default()).is_some();
+        let ahead = !text.is_empty() && !answers && talk.is_ahead(&job.log);
+        if !text.is_empty() {
+            let handed = Handed::text(ask, from, ahead);
+            // Before it is typed: who asks again must never make it be typed a second time.
+            ledger.append(&Entry::Handed {
+                number: job.spec.number,
+                line: handed.clone(),
+            });
+            talk.hand_over_text(handed);
+        }
         talk.note_typed(&job.log, &text);
         let (writer, bytes) = (Arc::clone(job), text);
         let all = bytes.len() as u64;
@@ -102,11 +155,31 @@ impl<'a> Typed<'a> {
                 from,
                 since,
                 before,
+                ahead,
                 _turn: turn,
             }),
             Ok((took, _)) => Err(untyped(job, took, all)),
             Err(_) => Err(untyped(job, 0, all)),
         }
+    }
+
+    /// What was typed earlier, as soon as nobody else talks.
+    async fn again(
+        job: &'a Arc<Job>,
+        talk: &'a Talk,
+        handed: Handed,
+        until: Instant,
+    ) -> Result<Self, Refusal> {
+        let turn = turn_by(job, talk, Some(until)).await?;
+        Ok(Self {
+            job,
+            talk,
+            from: handed.typed_at,
+            since: handed.typed_at,
+            before: Waits::default(),
+            ahead: handed.ahead,
+            _turn: turn,
+        })
     }
 
     /// Waits until the program in front waits for more.
@@ -117,6 +190,7 @@ impl<'a> Typed<'a> {
             since: self.since,
             before: self.before.clone(),
             line: false,
+            ahead: self.ahead,
             through: false,
             quiet,
             until,
@@ -131,7 +205,7 @@ impl<'a> Typed<'a> {
 /// Where the last answer ended. What an earlier supervisor has typed is not told, only what came of it.
 fn untold(job: &Job, talk: &Talk) -> u64 {
     let told = talk.told();
-    let newest = talk.lines().pop().filter(|line| line.typed_at == told);
+    let newest = talk.all_handed().pop().filter(|line| line.typed_at == told);
     let line = newest.and_then(|handed| talk.followed(&job.log, &handed));
     line.and_then(|l| l.output).unwrap_or(told)
 }
@@ -242,6 +316,7 @@ pub(crate) async fn opened(job: &Arc<Job>, patience: Duration) -> Option<Reason>
         since: 0,
         before: Waits::default(),
         line: false,
+        ahead: false,
         through: false,
         quiet: None,
         until: Some(Instant::now() + patience),

@@ -46,6 +46,9 @@ pub(super) struct Waiting<'a> {
     pub(super) before: Waits,
     /// For the end of our line, not for any prompt.
     pub(super) line: bool,
+    /// Something ran when it was typed: the prompt behind that is not the end of what was typed, and the kernel alone
+    /// tells whether the shell has taken it.
+    pub(super) ahead: bool,
     /// A program that asks for input does not end the wait.
     pub(super) through: bool,
     pub(super) quiet: Option<Duration>,
@@ -127,6 +130,9 @@ impl Waiting<'_> {
     fn marks(&self, silent: Duration) -> Option<Came> {
         let reading = self.talk.look(&self.job.log);
         let prompt = reading.prompt.filter(|at| *at > self.since);
+        if self.ahead {
+            return None;
+        }
         if !self.line {
             let over = reading
                 .line
@@ -181,6 +187,7 @@ impl Waiting<'_> {
             (true, true) if marked || plain => Reason::Prompt,
             // Its marks were thrown away by hand, or its output went elsewhere.
             (false, true) if known && !inside => Reason::Prompt,
+            (false, _) if self.ahead && in_front && marked => Reason::Prompt,
             _ if self.through => return None,
             (true, _) if in_front => return Some((Came::For(Reason::InputWait), END_ON_ITS_WAY)),
             _ => Reason::InputWait,

@@ -62,6 +62,9 @@ pub(crate) struct HandOver {
 impl Drop for HandOver {
     fn drop(&mut self) {
         let file = std::mem::take(&mut self.file);
+        if file.as_os_str().is_empty() {
+            return;
+        }
         // Gone already when the whole folder went with its shell.
         let remove = move || drop(fs::remove_file(file));
         // Beside the answer: a disk may be slow.
@@ -69,6 +72,13 @@ impl Drop for HandOver {
             Ok(runtime) => drop(runtime.spawn_blocking(remove)),
             Err(_) => remove(),
         }
+    }
+}
+
+impl HandOver {
+    /// It lies on: its shell has not taken it yet, and will.
+    pub(crate) fn leave(&mut self) {
+        self.file = PathBuf::new();
     }
 }
 
@@ -106,11 +116,14 @@ impl ShellSpec {
                 ),
             ),
         };
-        // One that has this name was never typed: its supervisor died before it had written down the number.
-        if let Err(error) = fs::remove_file(&file)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            return Err(error);
+        // One that has this name was never typed: its supervisor died before it had written down the number. The others
+        // were left for a shell that has taken them since, or never will.
+        for left in fs::read_dir(dir)?.flatten() {
+            let name = left.file_name();
+            let number = name.to_str().and_then(|n| n.strip_prefix('x'));
+            if number.is_some_and(|n| n.parse::<u64>().is_ok()) {
+                fs::remove_file(left.path())?;
+            }
         }
         write_new(&file, content.as_bytes())?;
         Ok(HandOver { file, trigger })

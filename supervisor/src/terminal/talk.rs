@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     dialect::ShellSpec,
-    handed::{Handed, HandedLines},
+    handed::{Handed, HandedOnes},
     marks::{Letter, Mark, Scanner},
 };
 use crate::log::{Filter, Log};
@@ -35,7 +35,7 @@ pub(crate) struct Talk {
     reading: Mutex<Reading>,
     /// What the marks of this shell carry.
     nonce: String,
-    handed: Mutex<HandedLines>,
+    handed: Mutex<HandedOnes>,
     /// Where the log ended when somebody last typed, plus one; 0: never.
     typed: AtomicU64,
     /// The same for what left a line unfinished.
@@ -120,26 +120,44 @@ impl Talk {
         self.handed().push(handed);
     }
 
+    /// Takes down a text that is about to be typed.
+    pub(crate) fn hand_over_text(&self, handed: Handed) {
+        self.handed().push(handed);
+    }
+
+    /// Something runs in this shell, or is about to: the next prompt is not the one behind what is typed now.
+    pub(crate) fn is_ahead(&self, log: &Log) -> bool {
+        let reading = self.look(log);
+        match (reading.prompt, &reading.line) {
+            (Some(prompt), _) => self.typed_since(prompt),
+            (None, Some(line)) => !line.is_done(),
+            (None, None) => reading.running.is_some(),
+        }
+    }
+
     /// The lines that an earlier supervisor has handed over: where the newest one stands, the log says.
-    pub(crate) fn restore(&self, log: &Log, lines: HandedLines) {
+    pub(crate) fn restore(&self, log: &Log, lines: HandedOnes) {
         if let Some(newest) = lines.newest() {
-            self.go_back(log, newest);
             self.tell(newest.typed_at);
-            self.number.store(newest.number, Ordering::Release);
+        }
+        if let Some(newest) = lines.newest_line() {
+            self.go_back(log, newest);
+            let number = newest.line.map_or(0, |line| line.number);
+            self.number.store(number, Ordering::Release);
         }
         *self.handed() = lines;
     }
 
-    /// The line that has this key, and whether no other has been handed over since.
-    pub(crate) fn line_of(&self, key: &str) -> Option<(Handed, bool)> {
-        let lines = self.handed();
-        let handed = lines.of(key)?.clone();
-        let newest = lines.newest() == Some(&handed);
-        Some((handed, newest))
+    /// What has this key, and whether nothing has been handed over since.
+    pub(crate) fn handed_by(&self, key: &str) -> Option<(Handed, bool)> {
+        let handed = self.handed();
+        let one = handed.of(key)?.clone();
+        let newest = handed.newest() == Some(&one);
+        Some((one, newest))
     }
 
-    /// The lines that are remembered, oldest first.
-    pub(crate) fn lines(&self) -> Vec<Handed> {
+    /// What is remembered, oldest first.
+    pub(crate) fn all_handed(&self) -> Vec<Handed> {
         self.handed().iter().cloned().collect()
     }
 
@@ -156,7 +174,7 @@ impl Talk {
         reading.line
     }
 
-    fn handed(&self) -> MutexGuard<'_, HandedLines> {
+    fn handed(&self) -> MutexGuard<'_, HandedOnes> {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -281,12 +299,12 @@ impl Reading {
     /// A line of ours is typed now.
     fn begin(&mut self, handed: &Handed) {
         self.prompt = None;
-        self.line = Some(Line {
-            number: handed.number,
+        self.line = handed.line.map(|line| Line {
+            number: line.number,
             typed_at: handed.typed_at,
             since: Instant::now(),
-            plain: handed.plain,
-            output: handed.output,
+            plain: line.plain,
+            output: line.output,
             done: None,
             prompt: false,
         });
@@ -408,10 +426,16 @@ mod tests {
     use ostler_proto::shell::Exec;
 
     use super::*;
+    use crate::terminal::handed::HandedLine;
 
     fn reading(text: &str) -> Reading {
         let mut reading = Reading::new("k", 0);
-        reading.begin(&Handed::new(&Exec::default(), 7, 0));
+        let line = HandedLine {
+            number: 7,
+            plain: false,
+            output: None,
+        };
+        reading.begin(&Handed::line(&Exec::default(), line, 0));
         feed(&mut reading, text);
         reading
     }

@@ -82,8 +82,8 @@ impl Turn<'_> {
 impl Upgrade {
     /// Nothing when somebody else is at it.
     pub(crate) fn begin(&self) -> Option<Turn<'_>> {
-        self.step(Stage::None, Stage::Checking)
-            .then_some(Turn(self))
+        // Not made before it is known: one that is dropped takes the turn of the other away.
+        self.step(Stage::None, Stage::Checking).then(|| Turn(self))
     }
 
     /// The end of the house was asked for. True when the keeper must be told that we stay.
@@ -149,6 +149,8 @@ mod tests {
         let upgrade = Upgrade::default();
         let turn = upgrade.begin().expect("nobody is at it");
         assert!(upgrade.begin().is_none());
+        assert!(upgrade.begin().is_none(), "the first is still at it");
+        assert!(turn.start(), "who asked meanwhile has changed nothing");
         drop(turn);
         let turn = upgrade.begin().expect("the first is over");
         assert!(!upgrade.call_off(), "the keeper knows nothing of it yet");

@@ -63,6 +63,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         quiet_ms: args.silence,
         max: None,
         background: args.background,
+        key: None,
     };
     let client = scope::client(Mode::Use)?;
     let sent = match client.send(params).await {
