@@ -21,6 +21,8 @@ pub mod resource;
 
 pub mod methods;
 
+pub mod command;
+
 pub mod shell;
 
 pub mod upgrade;

@@ -18,6 +18,7 @@ use crate::{
 };
 
 pub use crate::{
+    command::ExecuteCommand,
     reason::Reason,
     resource::ResourceLimit,
     upgrade::{Build, UpgradeBegun, UpgradeSupervisor},
@@ -118,6 +119,7 @@ table! {
     ShellRead "shell/read" spawned (ReadShell) -> ShellLines, "Reads lines of a shell as a person would see them, counted from the newest.";
     ShellList "shell/list" spawned (List) -> ShellTable, "Lists shells, and whether each waits for a line.";
     ShellClose "shell/close" spawned (Target) -> Released, "Ends a shell and everything in it, then forgets it.";
+    WorkspaceExecuteCommand "workspace/executeCommand" spawned (ExecuteCommand) -> serde_json::Value, "The common verbs for any LSP client, with work-done progress: `ostler.start`, `run`, `list`, `tail`, `wait`, `stop`, `send`.";
 }
 
 /// No parameters.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{house::House, outbox::Outbox, registry::Access};
+use crate::{editor::Editor, house::House, outbox::Outbox, registry::Access};
 
 /// What every handler is given: the house, what this connection may see, and its outbox.
 #[derive(Clone)]
@@ -14,6 +14,7 @@ struct Inner {
     house: Arc<House>,
     access: Mutex<Access>,
     outbox: Outbox,
+    editor: Editor,
 }
 
 impl Caller {
@@ -24,6 +25,7 @@ impl Caller {
                 house,
                 access: Mutex::default(),
                 outbox,
+                editor: Editor::default(),
             }),
         }
     }
@@ -44,12 +46,16 @@ impl Caller {
         &self.inner.outbox
     }
 
+    pub(crate) fn editor(&self) -> &Editor {
+        &self.inner.editor
+    }
+
     /// A copy of what this connection may see now.
     pub(crate) fn access(&self) -> Access {
         self.lock().clone()
     }
 
-    /// Changes what this connection may see; for the two ordered methods alone.
+    /// Changes what this connection may see; for what is done in order alone.
     pub(crate) fn change_access<T>(&self, change: impl FnOnce(&mut Access) -> T) -> T {
         change(&mut self.lock())
     }

@@ -10,6 +10,8 @@ use crate::caller::Caller;
 
 mod attach;
 
+mod command;
+
 mod keys;
 mod matching;
 
@@ -39,7 +41,11 @@ mod wait;
 
 mod watch;
 
+mod work;
+
 mod write;
+
+pub(crate) use command::provider;
 
 /// A method of the table that this supervisor serves.
 pub(crate) trait Serve: Method {
