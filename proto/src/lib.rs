@@ -23,6 +23,8 @@ pub mod methods;
 
 pub mod command;
 
+pub mod editor;
+
 pub mod shell;
 
 pub mod upgrade;

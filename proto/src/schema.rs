@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{PROTOCOL, command, methods, refusal};
+use crate::{PROTOCOL, command, editor, methods, refusal};
 
 /// Returns one document: every method with parameters and result, every refusal, the value of `$/progress`.
 pub fn document() -> Value {
@@ -30,9 +30,9 @@ pub fn document() -> Value {
             ((*name).to_owned(), told)
         })
         .collect();
-    let editor = json!({
-        "initializationOptions": generator.subschema_for::<command::EditorOptions>(),
-        "experimental": generator.subschema_for::<command::EditorHello>(),
+    let editors = json!({
+        "initializationOptions": generator.subschema_for::<editor::EditorOptions>(),
+        "experimental": generator.subschema_for::<editor::EditorHello>(),
         "tail": {
             "arguments": generator.subschema_for::<command::TailCommand>(),
             "result": generator.subschema_for::<command::Tailed>(),
@@ -49,7 +49,7 @@ pub fn document() -> Value {
         "version": PROTOCOL,
         "methods": methods,
         "commands": commands,
-        "editor": editor,
+        "editor": editors,
         "progress": progress,
         "refusals": refusals,
         "$defs": generator.take_definitions(true),

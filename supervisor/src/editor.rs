@@ -8,7 +8,7 @@ use std::{
 };
 
 use ostler_proto::{
-    command::EditorOptions,
+    editor::EditorOptions,
     methods::{ResourceLimit, Start},
 };
 use serde::Serialize;

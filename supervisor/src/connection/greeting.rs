@@ -8,7 +8,7 @@ use std::{
 
 use ostler_proto::{
     VERSION,
-    command::{EditorHello, EditorOptions},
+    editor::{EditorHello, EditorOptions},
     id, limits,
     methods::{Hello, OpenSession, OpenedSession, SupervisorHello},
     refusal::{Refusal, RefusalKind},
