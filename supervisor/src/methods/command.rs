@@ -33,7 +33,7 @@ impl Serve for WorkspaceExecuteCommand {
             .find(|offered| offered.name == params.command)
             .ok_or_else(|| no_command(&params.command))?;
         let token = params.work_done_token.filter(|token| !token.is_null());
-        let token = token.map(|token| check_token(token)).transpose()?;
+        let token = token.map(check_token).transpose()?;
         let given = Given {
             offered,
             arguments: params.arguments.unwrap_or_default(),

@@ -155,8 +155,9 @@ end
 ---@param verb string without the `ostler.`
 ---@param arguments table texts, or one table with the fields of the method
 ---@param done fun(result: table, client: vim.lsp.Client)|nil
-function M.execute(verb, arguments, done)
-  M.request('workspace/executeCommand', { command = 'ostler.' .. verb, arguments = arguments }, done)
+---@param failed fun(err: table)|nil instead of saying it
+function M.execute(verb, arguments, done, failed)
+  M.request('workspace/executeCommand', { command = 'ostler.' .. verb, arguments = arguments }, done, failed)
 end
 
 --- Asks for a stream. Returns a function that ends it.

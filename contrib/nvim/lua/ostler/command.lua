@@ -26,15 +26,38 @@ function M.attach(id)
   vim.cmd.startinsert()
 end
 
---- Types a line into a job.
----@param id string
----@param text string
-function M.send(id, text)
+--- Texts for each job that were typed before the last one was taken: requests are served side by side, and what is typed
+--- later must not come earlier.
+---@type table<string, string[]>
+local typed = {}
+
+local function send_next(id)
+  local text = table.remove(typed[id], 1)
+  if not text then
+    typed[id] = nil
+    return
+  end
   client.execute('send', { id, text }, function(written)
     if not written.complete then
       fail(('%s took %d bytes only%s'):format(id, written.bytes, written.closed and ': its input is closed' or ''))
     end
+    send_next(id)
+  end, function(err)
+    typed[id] = nil
+    fail(client.words(err))
   end)
+end
+
+--- Types into a job, as it is.
+---@param id string
+---@param text string
+function M.send(id, text)
+  if typed[id] then
+    table.insert(typed[id], text)
+    return
+  end
+  typed[id] = { text }
+  send_next(id)
 end
 
 --- The same with a line that is asked for.
@@ -186,13 +209,13 @@ end
 ---@param line string
 ---@return string[]
 function M.complete(lead, line)
-  local typed = vim.split(line, '%s+')
+  local given = vim.split(line, '%s+')
   local known
-  if #typed <= 2 then
+  if #given <= 2 then
     known = names()
   else
-    local verb = verbs[typed[2]] or {}
-    local place = #typed - 2
+    local verb = verbs[given[2]] or {}
+    local place = #given - 2
     if verb.ids and (verb.ids == 'many' or place == 1) then
       known = ids()
     else

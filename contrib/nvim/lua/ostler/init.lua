@@ -63,12 +63,11 @@ function M.stop(ids, done)
   require('ostler.client').execute('stop', ids, done)
 end
 
---- Types into a job, as it is.
+--- Types into a job, as it is, behind what was typed before.
 ---@param id string
 ---@param text string
----@param done fun(written: table)|nil
-function M.send(id, text, done)
-  require('ostler.client').execute('send', { id, text }, done)
+function M.send(id, text)
+  require('ostler.command').send(id, text)
 end
 
 return M
