@@ -130,6 +130,23 @@ function scenes.run()
   told('^ostler: t2 exited 0: true')
 end
 
+-- Its own end of the bridge dies: that is said where somebody follows, and the next command has a new one.
+function scenes.bridge()
+  vim.cmd('Ostler start exec ' .. puppet .. ' say here , sleep')
+  told('^ostler: t1 running')
+  vim.cmd('Ostler tail t1')
+  shows('here')
+  local client = vim.lsp.get_clients({ name = 'ostler' })[1]
+  client:stop(true)
+  shows('%[ostler lsp ended%]')
+  vim.cmd('bwipeout')
+  await('the end of the client', function()
+    return #vim.lsp.get_clients({ name = 'ostler' }) == 0
+  end)
+  vim.cmd('Ostler tail t1')
+  shows('here')
+end
+
 -- What is wrong is said.
 function scenes.wrong()
   vim.cmd('Ostler fly')

@@ -131,6 +131,16 @@ fn a_run_shows_its_progress_and_its_output_when_it_fails() {
 }
 
 #[test]
+fn a_bridge_that_dies_is_said_and_the_next_command_has_another() {
+    in_house(async |house| {
+        let Some(nvim) = Neovim::find(house) else {
+            return;
+        };
+        nvim.play(house, "bridge", &[]);
+    });
+}
+
+#[test]
 fn what_is_wrong_is_said_in_words() {
     in_house(async |house| {
         let Some(nvim) = Neovim::find(house) else {

@@ -4,9 +4,13 @@ local M = {}
 --- What the last command with progress is doing.
 M.status = ''
 
---- Streams that are being told, by their tokens.
----@type table<string, fun(value: table)>
+--- Streams that are being told, by their tokens: to whom, by which client, and who is told of the end.
+---@type table<string, { tell: fun(value: table), done: fun(err: table|nil), client: integer|nil }>
 local streams = {}
+
+--- Called when a client is gone, whose requests nobody answers any more.
+---@type fun()[]
+M.gone = {}
 
 --- What waits for a client that is on its way, by its id.
 ---@type table<integer, fun(client: vim.lsp.Client)[]>
@@ -39,9 +43,9 @@ end
 
 --- Pages and events go to whoever asked for them, everything else to Neovim, which shows progress.
 local function on_progress(err, params, context)
-  local tell = streams[params.token]
-  if tell then
-    tell(params.value)
+  local stream = streams[params.token]
+  if stream then
+    stream.tell(params.value)
     return vim.NIL
   end
   local value = params.value
@@ -80,10 +84,18 @@ local function start()
       end
     end,
     on_exit = function(code, _, id)
-      -- Nobody answers what is on its way any more; Neovim says why.
       waiting[id] = nil
       vim.schedule(function()
         M.status = ''
+        for token, stream in pairs(streams) do
+          if stream.client == id then
+            streams[token] = nil
+            stream.done({ message = 'ostler lsp ended' })
+          end
+        end
+        for _, tell in ipairs(M.gone) do
+          tell()
+        end
         if code ~= 0 then
           M.say(('%s ended with code %d: :checkhealth ostler'):format(table.concat(config.cmd, ' '), code), vim.log.levels.ERROR)
         end
@@ -92,13 +104,14 @@ local function start()
   }, { attach = false })
 end
 
---- Calls with the client of this project, when it is there.
+--- Calls with the client of this project, when it is there. False: it cannot be started, which was said.
 ---@param call fun(client: vim.lsp.Client)
+---@return boolean
 function M.with(call)
   local id = start()
   local client = id and vim.lsp.get_client_by_id(id)
   if not client then
-    return
+    return false
   end
   if client.initialized then
     call(client)
@@ -106,6 +119,7 @@ function M.with(call)
     waiting[client.id] = waiting[client.id] or {}
     table.insert(waiting[client.id], call)
   end
+  return true
 end
 
 --- The client of this project if it is there within some milliseconds, for what cannot wait.
@@ -135,8 +149,9 @@ end
 ---@param params table
 ---@param done fun(result: table, client: vim.lsp.Client)|nil
 ---@param failed fun(err: table)|nil instead of saying it
+---@return boolean
 function M.request(method, params, done, failed)
-  M.with(function(client)
+  return M.with(function(client)
     client:request(method, params, function(err, result)
       if err then
         if failed then
@@ -156,8 +171,9 @@ end
 ---@param arguments table texts, or one table with the fields of the method
 ---@param done fun(result: table, client: vim.lsp.Client)|nil
 ---@param failed fun(err: table)|nil instead of saying it
+---@return boolean
 function M.execute(verb, arguments, done, failed)
-  M.request('workspace/executeCommand', { command = 'ostler.' .. verb, arguments = arguments }, done, failed)
+  return M.request('workspace/executeCommand', { command = 'ostler.' .. verb, arguments = arguments }, done, failed)
 end
 
 --- Asks for a stream. Returns a function that ends it.
@@ -170,11 +186,13 @@ function M.stream(method, params, tell, done)
   tokens = tokens + 1
   local token = ('ostler-nvim-%d'):format(tokens)
   local over, ended, asked = false, false, nil
-  streams[token] = tell
+  local stream = { tell = tell, done = done }
+  streams[token] = stream
   M.with(function(client)
     if over then
       return
     end
+    stream.client = client.id
     params.partialResultToken = token
     local _, id = client:request(method, params, function(err, result)
       streams[token], ended = nil, true

@@ -31,13 +31,17 @@ end
 ---@type table<string, string[]>
 local typed = {}
 
+table.insert(client.gone, function()
+  typed = {}
+end)
+
 local function send_next(id)
-  local text = table.remove(typed[id], 1)
+  local text = typed[id] and table.remove(typed[id], 1)
   if not text then
     typed[id] = nil
     return
   end
-  client.execute('send', { id, text }, function(written)
+  local asked = client.execute('send', { id, text }, function(written)
     if not written.complete then
       fail(('%s took %d bytes only%s'):format(id, written.bytes, written.closed and ': its input is closed' or ''))
     end
@@ -46,6 +50,9 @@ local function send_next(id)
     typed[id] = nil
     fail(client.words(err))
   end)
+  if not asked then
+    typed[id] = nil
+  end
 end
 
 --- Types into a job, as it is.
