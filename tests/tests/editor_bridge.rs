@@ -86,6 +86,14 @@ impl Editor {
     }
 }
 
+impl Drop for Editor {
+    /// Nothing is left of a test's own, however busy the machine is.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn puppet_line(steps: &str) -> Value {
     json!([format!("exec {} {steps}", puppet())])
 }
@@ -276,16 +284,24 @@ fn a_start_is_done_once_and_what_cannot_be_asked_twice_is_refused_in_words() {
         assert_eq!(of(start)["result"]["state"], "running", "{:?}", of(start));
         assert_eq!(of(open)["result"]["name"], "web");
         assert!(of(list)["result"]["jobs"].is_array());
-        let error = &of(send)["error"];
-        assert_eq!(
-            (&error["code"], &error["data"]["kind"]),
-            (&json!(-32803), &json!("unavailable")),
-            "{error}"
-        );
-        assert!(
-            error["message"].as_str().unwrap().contains("nobody knows"),
-            "{error}"
-        );
+        let log = editor.call("ostler.tail", json!(["web"])).await;
+        let typed = log["page"]["text"].as_str().unwrap().matches('x').count();
+        let (error, result) = (&of(send)["error"], &of(send)["result"]);
+        if error.is_null() {
+            // The bridge had not handed it on by then: the next supervisor was the first to be asked.
+            assert_eq!((&result["bytes"], typed), (&json!(1), 1), "{log}");
+        } else {
+            assert_eq!(
+                (&error["code"], &error["data"]["kind"]),
+                (&json!(-32803), &json!("unavailable")),
+                "{error}"
+            );
+            let words = error["message"].as_str().unwrap();
+            assert!(
+                words.contains("nobody knows") && typed <= 1,
+                "{words}: {log}"
+            );
+        }
         let table = editor.call("ostler.list", json!([])).await;
         assert_eq!(table["jobs"].as_array().unwrap().len(), 2, "{table}");
     });
@@ -321,14 +337,23 @@ fn a_supervisor_that_was_stopped_is_said_to_who_waits_and_started_for_who_asks()
         assert_eq!(editor.work("w").await.0, "begin");
         let said = house.cli(&["daemon", "stop", "--grace", "0"]);
         assert_eq!(said.code, 0, "{said:?}");
-        let answer = editor.wire.answer(wait).await;
-        if answer["error"].is_object() {
-            assert_eq!(answer["error"]["message"], "no supervisor runs", "{answer}");
+        // Asked before anybody told the editor.
+        let run = editor.ask("ostler.run", json!(["echo again"]), "r").await;
+        let (mut ended, mut result) = (Value::Null, Value::Null);
+        while ended.is_null() || result.is_null() {
+            let message = editor.wire.read().await.unwrap();
+            if message["id"] == wait {
+                ended = message;
+            } else if message["id"] == run {
+                result = message["result"].clone();
+            }
+        }
+        if ended["error"].is_object() {
+            assert_eq!(ended["error"]["message"], "no supervisor runs", "{ended}");
         } else {
             // It saw the end before the house did.
-            assert_eq!(answer["result"]["row"]["outcome"], "stopped", "{answer}");
+            assert_eq!(ended["result"]["row"]["outcome"], "stopped", "{ended}");
         }
-        let result = editor.call("ostler.run", json!(["echo again"])).await;
         assert_eq!(result["stdout"], "again\n");
         assert_eq!(result["session"]["name"], "try-f", "the same greeting");
     });

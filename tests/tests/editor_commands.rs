@@ -3,7 +3,7 @@
 use ostler_proto::job::{Outcome, State};
 use ostler_proto::methods::{Nothing, SessionList};
 use ostler_tests::wire::framed;
-use ostler_tests::{Desk, House, PATIENCE, Wire, in_house, puppet, script, within};
+use ostler_tests::{Desk, House, PATIENCE, Wire, in_empty_house, in_house, puppet, script, within};
 use serde_json::{Value, json};
 
 /// An editor on the socket.
@@ -539,6 +539,22 @@ fn an_editor_that_vanishes_ends_its_runs_and_keeps_its_starts_for_its_lease() {
             own.root.as_deref(),
             Some(&*house.file(".").canonicalize().unwrap().to_string_lossy())
         );
+    });
+}
+
+#[test]
+fn the_jobs_of_an_editor_end_with_its_lease() {
+    in_empty_house(async |house| {
+        let config = "[session]\neditor_lease = \"100ms\"\n";
+        std::fs::write(&house.folders().config, config).unwrap();
+        house.start();
+        let mut editor = Editor::open(house, json!({})).await;
+        let row = editor.call("ostler.start", puppet_line("sleep")).await;
+        drop(editor);
+        let desk = house.desk_without_session();
+        let row = desk.over(row["processId"].as_str().unwrap()).await;
+        assert_eq!(row.outcome, Some(Outcome::Stopped));
+        assert_eq!(row.outcome_detail.unwrap().by.as_deref(), Some("lease"));
     });
 }
 

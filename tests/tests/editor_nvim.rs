@@ -54,6 +54,7 @@ impl Neovim {
     fn play(&self, house: &House, scene: &str, words: &[&str]) -> Said {
         let said = Said::of(self.command(house, scene, words));
         assert_eq!(said.code, 0, "{scene}: {}{}", said.out, said.err);
+        no_bridge_is_left(house);
         said
     }
 
@@ -72,6 +73,18 @@ impl Neovim {
         let errors = std::fs::read_to_string(house.file("nvim.err")).unwrap();
         assert_eq!(said, "ready\n", "{errors}");
         child
+    }
+}
+
+/// `ostler lsp` ends with its editor; a busy machine may take a moment to let it.
+fn no_bridge_is_left(house: &House) {
+    let is_bridge = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.ends_with(b"\0lsp\0")
+    };
+    let living = house.marks().living().into_iter().filter(is_bridge);
+    for process in living.filter_map(Process::of) {
+        assert!(process.gone_within(PATIENCE), "a bridge is left");
     }
 }
 
@@ -159,6 +172,7 @@ fn a_killed_editor_leaves_what_its_lease_keeps_and_the_next_one_finds_it() {
         let mut child = nvim.begin(house, "killed", &[]);
         Process::of(child.id()).unwrap().signal(libc::SIGKILL);
         child.wait().unwrap();
+        no_bridge_is_left(house);
         let desk = house.desk_without_session();
         let rows = jobs(&desk).await;
         let of = |id: &str| rows.iter().find(|row| row.id == id).unwrap();
@@ -201,6 +215,7 @@ fn a_replaced_supervisor_is_not_noticed_by_who_follows() {
         within(PATIENCE, "the end of Neovim", process.gone()).await;
         let errors = std::fs::read_to_string(house.file("nvim.err")).unwrap();
         assert!(child.wait().unwrap().success(), "{errors}");
+        no_bridge_is_left(house);
     });
 }
 

@@ -28,9 +28,8 @@ Examples:
   ostler lsp </dev/null                      what an editor starts; it ends with its input
   ostler lsp --help | less
 
-Neovim has a plugin in contrib/nvim. Any other client:
-  vim.lsp.start({ name = 'ostler', cmd = { 'ostler', 'lsp' }, root_dir = vim.fs.root(0, '.git') })
-  (add-to-list 'eglot-server-programs '(prog-mode . (\"ostler\" \"lsp\")))")]
+Neovim has a plugin in contrib/nvim. Any other client starts `ostler lsp` beside the language servers:
+  vim.lsp.start({ name = 'ostler', cmd = { 'ostler', 'lsp' }, root_dir = vim.fn.getcwd() }, { attach = false })")]
 pub(crate) struct Args {
     /// As other servers have it: nothing else is possible.
     #[arg(long, hide = true)]

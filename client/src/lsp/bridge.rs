@@ -41,7 +41,11 @@ enum House {
     /// Nobody is there; the next request starts one.
     Down,
     /// On the way. What the editor says meanwhile waits.
-    Opening(Opening, Vec<Vec<u8>>),
+    Opening {
+        opening: Opening,
+        mode: Mode,
+        waiting: Vec<Vec<u8>>,
+    },
     /// There.
     Up(Link),
 }
@@ -111,7 +115,7 @@ impl House {
     async fn next(&mut self) -> Next {
         match self {
             Self::Down => std::future::pending().await,
-            Self::Opening(opening, _) => Next::Opened(opening.await),
+            Self::Opening { opening, .. } => Next::Opened(opening.await),
             Self::Up(link) => Next::Told(link.next().await),
         }
     }
@@ -131,7 +135,11 @@ impl Bridge {
             });
             Link::open(options, greeting).await
         };
-        self.house = House::Opening(Box::pin(opening), waiting);
+        self.house = House::Opening {
+            opening: Box::pin(opening),
+            mode,
+            waiting,
+        };
     }
 
     /// What the editor does not say itself, of this moment: the first supervisor of a user makes the key.
@@ -168,7 +176,7 @@ impl Bridge {
         }
         match &mut self.house {
             House::Up(_) => self.pass(&body),
-            House::Opening(_, waiting) => waiting.push(body),
+            House::Opening { waiting, .. } => waiting.push(body),
             // Nobody is there who could be told of anything else.
             House::Down if is_request => self.open(Mode::Start, vec![body]),
             House::Down => {}
@@ -265,7 +273,8 @@ impl Bridge {
     }
 
     async fn opened(&mut self, link: Link) {
-        let House::Opening(_, waiting) = std::mem::replace(&mut self.house, House::Up(link)) else {
+        let House::Opening { waiting, .. } = std::mem::replace(&mut self.house, House::Up(link))
+        else {
             return;
         };
         if let House::Up(link) = &self.house {
@@ -285,32 +294,42 @@ impl Bridge {
 
     /// Nobody is there, or nobody could be started.
     async fn failed(&mut self, error: &Error) {
-        let House::Opening(_, waiting) = std::mem::replace(&mut self.house, House::Down) else {
+        let House::Opening { mode, waiting, .. } = std::mem::replace(&mut self.house, House::Down)
+        else {
             return;
         };
+        let lost = self.pending.take().into_iter().map(|request| request.id);
+        let mut refused: Vec<String> = lost.collect();
+        // What was asked after the end of the one before may have another.
+        let wanted = mode == Mode::Use && waiting.iter().any(|body| request_id(body).is_some());
+        if !wanted {
+            refused.extend(waiting.iter().filter_map(|body| request_id(body)));
+        }
+        // It is greeted with that when there is one.
+        let greeting = waiting.iter().find_map(|body| greeting_in(body));
+        self.greeting = greeting.or(self.greeting.take());
+        for end in self.works.end_all_but(&[]) {
+            self.say(end).await;
+        }
         let hint = match error {
             Error::Unavailable(why) => why.hint(),
             _ => None,
         };
-        let mut ids: Vec<String> = self.pending.take().into_iter().map(|r| r.id).collect();
-        for body in &waiting {
-            let envelope = Envelope::read(body);
-            let request = envelope.filter(|e| e.method.is_some());
-            ids.extend(request.and_then(|e| e.id().map(str::to_owned)));
-            // It is greeted with that when there is one.
-            if let Some(greeting) = greeting_in(body) {
-                self.greeting = Some(greeting);
-            }
-        }
-        for end in self.works.end_all_but(&[]) {
-            self.say(end).await;
-        }
         let words = error.to_string();
-        for id in ids {
+        for id in refused {
             self.say(message::refusal(&id, &words, hint.as_deref()))
                 .await;
         }
+        if wanted {
+            self.open(Mode::Start, waiting);
+        }
     }
+}
+
+/// Id of a message that wants an answer.
+fn request_id(body: &[u8]) -> Option<String> {
+    let request = Envelope::read(body).filter(|e| e.method.is_some())?;
+    request.id().map(str::to_owned)
 }
 
 fn greeting_in(body: &[u8]) -> Option<Greeting> {

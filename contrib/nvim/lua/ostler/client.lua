@@ -16,6 +16,10 @@ M.gone = {}
 ---@type table<integer, fun(client: vim.lsp.Client)[]>
 local waiting = {}
 
+--- What each work is called, by its token.
+---@type table<string|integer, string>
+local titles = {}
+
 local tokens = 0
 
 --- Says something to the person.
@@ -50,11 +54,12 @@ local function on_progress(err, params, context)
   end
   local value = params.value
   if type(value) == 'table' and value.kind then
-    if value.kind == 'begin' then
-      M.title = value.title
-    end
     local words = value.message and (': ' .. value.message) or ''
-    M.status = value.kind == 'end' and '' or (M.title or '') .. words
+    titles[params.token] = value.title or titles[params.token]
+    M.status = value.kind == 'end' and '' or (titles[params.token] or '') .. words
+    if value.kind == 'end' then
+      titles[params.token] = nil
+    end
     if require('ostler').config.progress then
       local shown = value.kind == 'end' and (value.message or '') or M.status
       local most = math.max(vim.o.columns - 20, 20)
