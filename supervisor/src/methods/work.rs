@@ -123,18 +123,23 @@ impl Work {
 
     /// Says how it ended, if its begin was told or the editor's own token waits for it.
     pub(super) async fn end(mut self, title: &str, message: String) {
-        let Some(token) = self.token.take() else {
+        let Some(token) = self.token.clone() else {
             return;
         };
-        let outbox = self.caller.outbox();
-        let told = async {
-            if !self.begun {
-                send(outbox, &token, &begin(title, None, false)).await?;
-            }
-            send(outbox, &token, &Stage::End { message }).await
-        };
+        let outbox = self.caller.outbox().clone();
         // Without a client nobody wants to know.
-        let _ = told.await;
+        if !self.begun
+            && send(&outbox, &token, &begin(title, None, false))
+                .await
+                .is_err()
+        {
+            return;
+        }
+        self.begun = true;
+        if send(&outbox, &token, &Stage::End { message }).await.is_ok() {
+            // Said; and whoever is cancelled while he waits for room says it later.
+            self.begun = false;
+        }
     }
 
     /// Begins, and reports for as long as it is asked to. Never ends: what is told of does.
