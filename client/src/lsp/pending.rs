@@ -1,11 +1,13 @@
 //! Requests that have no answer yet, and which of them the next supervisor may be asked as well.
 
+use std::time::Instant;
+
 use ostler_proto::command;
 use ostler_proto::methods::{
     JobAttach, JobDetach, JobGet, JobList, JobRead, JobRelease, JobResize, JobRun, JobScreen,
     JobStart, JobStop, JobTail, JobWait, Method, SessionClose, SessionList, SessionNotices,
-    SessionOpen, SessionWatch, ShellClose, ShellList, ShellRead, SupervisorHello, SupervisorInfo,
-    WorkspaceExecuteCommand,
+    SessionOpen, SessionWatch, ShellClose, ShellExec, ShellList, ShellRead, SupervisorHello,
+    SupervisorInfo, WorkspaceExecuteCommand,
 };
 use serde_json::{Map, Value, json};
 
@@ -49,6 +51,8 @@ pub(super) struct Request {
     started: bool,
     /// It was asked another supervisor before.
     repeated: bool,
+    /// When it came: a time limit counts from then.
+    since_when: Instant,
 }
 
 /// All of them, in the order in which they came.
@@ -62,8 +66,7 @@ impl Request {
     pub(super) fn of(id: &str, body: &[u8]) -> Option<(Self, Option<Vec<u8>>)> {
         let mut message: Value = serde_json::from_slice(body).ok()?;
         let method = meant(&message)?;
-        let is_start = method == JobStart::NAME || method == JobRun::NAME;
-        let keyed = is_start && add_key(&mut message, &method);
+        let keyed = takes_key(&message, &method) && add_key(&mut message, &method);
         let changed = keyed.then(|| message.to_string().into_bytes());
         let request = Self {
             id: id.to_owned(),
@@ -72,17 +75,15 @@ impl Request {
             since: None,
             started: false,
             repeated: false,
+            since_when: Instant::now(),
         };
         Some((request, changed))
     }
 
     /// Whether another supervisor may be asked the same.
     pub(super) fn is_safe(&self) -> bool {
-        if self.method == JobStart::NAME || self.method == JobRun::NAME {
-            // What has no key is wrong, and was refused or will be.
-            return true;
-        }
-        SAFE.contains(&self.method.as_str())
+        // What takes a key and has none is wrong, and was refused or will be.
+        takes_key(&self.message, &self.method) || SAFE.contains(&self.method.as_str())
     }
 
     /// Whether it is the request of this name.
@@ -96,14 +97,24 @@ impl Request {
         (!token.is_null()).then_some(token)
     }
 
-    /// What another supervisor is asked: a stream goes on where it was.
+    /// What another supervisor is asked: a stream goes on where it was, a wait has what is left of its time.
     pub(super) fn again(&mut self) -> Vec<u8> {
         self.repeated = true;
         let mut message = self.message.clone();
-        if let (Some(since), Some(fields)) = (self.since, fields(&mut message)) {
-            fields.insert("since".into(), since.into());
-            // They were counted when it began.
-            fields.remove("lines");
+        if let Some(fields) = fields(&mut message) {
+            if let Some(since) = self.since {
+                fields.insert("since".into(), since.into());
+                // They were counted when it began.
+                fields.remove("lines");
+            }
+            let waits = self.is(JobWait::NAME) || self.is(ShellExec::NAME);
+            let limit = fields.get_mut("timeoutMs").filter(|_| waits);
+            if let Some(limit) = limit
+                && let Some(whole) = limit.as_u64()
+            {
+                let gone = u64::try_from(self.since_when.elapsed().as_millis()).unwrap_or(u64::MAX);
+                *limit = whole.saturating_sub(gone).max(1).into();
+            }
         }
         message.to_string().into_bytes()
     }
@@ -146,7 +157,13 @@ fn fields(message: &mut Value) -> Option<&mut Map<String, Value>> {
     }
 }
 
-/// Gives a start a key; true when it had none.
+/// Whether it can be asked twice by its key: a start, or a line in a shell whose end is waited for.
+fn takes_key(message: &Value, method: &str) -> bool {
+    let is_line = method == ShellExec::NAME && message["params"]["background"] != true;
+    is_line || method == JobStart::NAME || method == JobRun::NAME
+}
+
+/// Gives it a key; true when it had none.
 fn add_key(message: &mut Value, method: &str) -> bool {
     // A plain line, as an object.
     if message["method"] == WorkspaceExecuteCommand::NAME
@@ -231,6 +248,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn of(method: &str, params: Value) -> (Request, Option<Value>) {
@@ -267,6 +286,9 @@ mod tests {
         assert_eq!(key(sent, "/params/arguments/0/start/key"), Some(32));
         let (_, sent) = of("job/start", json!({ "args": ["true"] }));
         assert_eq!(key(sent, "/params/key"), Some(32));
+        let (request, sent) = of("shell/exec", json!({ "id": "s1", "line": "make" }));
+        assert_eq!(key(sent, "/params/key"), Some(32));
+        assert!(request.is_safe());
         for (request, sent) in [
             command(
                 "ostler.run",
@@ -288,7 +310,10 @@ mod tests {
         for (request, _) in [
             command("ostler.send", json!(["t1", "x"])),
             command("ostler.wait", json!(["t1"])),
-            of("shell/exec", json!({ "id": "s1", "line": "make" })),
+            of(
+                "shell/exec",
+                json!({ "id": "s1", "line": "make", "background": true }),
+            ),
             of("job/write", json!({ "id": "t1", "text": "x" })),
             of("supervisor/stop", json!({})),
             of("job/list", json!({})),
@@ -308,6 +333,23 @@ mod tests {
             ]
         );
         assert_eq!(pending.take().len(), 2);
+    }
+
+    #[test]
+    fn a_wait_that_is_asked_again_has_what_is_left_of_its_time() {
+        let (mut wait, _) = command("ostler.wait", json!([{ "ids": ["t1"], "timeoutMs": 5000 }]));
+        wait.since_when -= Duration::from_secs(2);
+        let again: Value = serde_json::from_slice(&wait.again()).unwrap();
+        let left = again["params"]["arguments"][0]["timeoutMs"]
+            .as_u64()
+            .unwrap();
+        assert!((1000..=3000).contains(&left), "{left}");
+        // That of a job is the job's.
+        let start = json!([{ "line": "make", "timeoutMs": 5000, "key": "k" }]);
+        let (mut start, _) = command("ostler.start", start);
+        start.since_when -= Duration::from_secs(2);
+        let again: Value = serde_json::from_slice(&start.again()).unwrap();
+        assert_eq!(again["params"]["arguments"][0]["timeoutMs"], 5000);
     }
 
     #[test]
