@@ -124,3 +124,28 @@ fn vscode_jsonrpc_starts_the_supervisor_through_ostler_lsp() {
         );
     });
 }
+
+#[test]
+fn pygls_starts_the_supervisor_through_ostler_lsp() {
+    in_empty_house(async |house| {
+        // The system's, not one that needs its user's home.
+        let python = PathBuf::from(house.shell("command -v python3").out.trim());
+        let Some(folder) = tool("py").filter(|_| installed("python3")) else {
+            return;
+        };
+        let mut command = house.client_command(&python);
+        command
+            .arg(client("pygls_client.py"))
+            .arg(folder)
+            .arg(ostler())
+            .arg("lsp");
+        let said = Said::of(command);
+        let expected = [
+            "ostler 7",
+            "3 /usr create begin end",
+            "2001 no job t9 in this session",
+            "left 0",
+        ];
+        assert_eq!(lines(&said), expected, "{}", said.err);
+    });
+}
