@@ -2,6 +2,7 @@
 there, and leaves; prints what came of it, a line each. Everything that comes is read into lsprotocol's types."""
 
 import asyncio
+import pathlib
 import sys
 
 sys.path.insert(0, sys.argv[1])
@@ -22,6 +23,8 @@ async def main():
     @client.feature(lsp.PROGRESS)
     def progress(params):
         seen.append(params.value["kind"])
+        # The job goes on when its begin was told.
+        pathlib.Path("go").touch()
 
     await client.start_io(*sys.argv[2:])
     window = lsp.WindowClientCapabilities(work_done_progress=True)
@@ -30,7 +33,7 @@ async def main():
             capabilities=lsp.ClientCapabilities(window=window),
             client_info=lsp.ClientInfo(name="pygls"),
             process_id=None,
-            root_uri="file:///usr",
+            root_uri=pathlib.Path.cwd().as_uri(),
         )
     )
     client.initialized(lsp.InitializedParams())
@@ -40,8 +43,8 @@ async def main():
         params = lsp.ExecuteCommandParams(command=command, arguments=list(arguments))
         return await client.workspace_execute_command_async(params)
 
-    result = await execute("ostler.run", "pwd; sleep 0.3; exit 3")
-    print(result["exitCode"], result["stdout"].strip(), seen[0], seen[1], seen[-1])
+    result = await execute("ostler.run", "until [ -e go ]; do sleep 0.05; done; exit 3")
+    print(result["exitCode"], seen[0], seen[1], seen[-1])
     try:
         await execute("ostler.tail", "t9")
     except JsonRpcException as refusal:

@@ -1,6 +1,7 @@
 // What VS Code's extensions speak with: `node vscode.mjs MODULES socket PATH` or `node vscode.mjs MODULES stdio PROGRAM ARG...`.
 // Attaches, runs a job with progress, cancels another one, starts and stops a third, and leaves; prints a line each.
 import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { connect } from 'node:net';
 import { pathToFileURL } from 'node:url';
@@ -25,8 +26,12 @@ if (way === 'socket') {
 }
 const client = rpc.createMessageConnection(reader, writer);
 client.onError(([error]) => { say('error', error); process.exit(1); });
+let begun = () => {};
 client.onRequest(lsp.WorkDoneProgressCreateRequest.type, ({ token }) => {
-  client.onProgress(lsp.WorkDoneProgress.type, token, (value) => say('created', value.kind, value.message ?? value.title));
+  client.onProgress(lsp.WorkDoneProgress.type, token, (value) => {
+    say('created', value.kind, value.message ?? value.title);
+    if (value.kind === 'begin') begun();
+  });
 });
 client.listen();
 
@@ -49,13 +54,14 @@ client.onProgress(lsp.WorkDoneProgress.type, 'mine', (value) => seen.push(value.
 const result = await execute('ostler.run', ['echo begun; sleep 0.3; echo middle; sleep 0.5; exit 3'], { workDoneToken: 'mine' });
 say('run', result.exitCode, JSON.stringify(result.stdout), seen[0], seen.at(-1), seen.length > 2);
 
-// With one of the supervisor's.
-await execute('ostler.run', ['sleep 0.2']);
+// With one of the supervisor's; the job goes on when its begin was told.
+begun = () => writeFileSync('go', '');
+await execute('ostler.run', ['until [ -e go ]; do sleep 0.05; done']);
 
 // Cancelled, as by the cross of a notification.
 const source = new rpc.CancellationTokenSource();
+begun = () => source.cancel();
 const running = execute('ostler.run', ['sleep 100'], {}, source.token);
-setTimeout(() => source.cancel(), 100);
 await running.then(() => say('not cancelled'), (error) => say('cancelled', error.code));
 
 const row = await execute('ostler.start', ['exec sleep 100']);

@@ -81,7 +81,7 @@ fn vscode(house: &House, way: &[&str], left: &str) {
         .collect();
     assert_eq!(
         created.first(),
-        Some(&"created begin run: sleep 0.2"),
+        Some(&"created begin run: until [ -e go ]; do sleep 0.05; done"),
         "{said:?}"
     );
     assert!(
@@ -142,7 +142,7 @@ fn pygls_starts_the_supervisor_through_ostler_lsp() {
         let said = Said::of(command);
         let expected = [
             "ostler 7",
-            "3 /usr create begin end",
+            "3 create begin end",
             "2001 no job t9 in this session",
             "left 0",
         ];
