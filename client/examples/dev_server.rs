@@ -23,7 +23,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let start = Start {
         args: args.collect(),
+        // Asked again after a break, it starts nothing twice.
         key: Some(ostler::fresh_key()),
+        // Of whoever started the supervisor the job gets nothing.
+        cwd: Some(std::env::current_dir()?.display().to_string()),
+        env: std::env::vars().map(|(k, v)| (k, Some(v))).collect(),
+        env_replace: true,
         ..Start::default()
     };
     let row = client.ask::<JobStart>(start).await?;

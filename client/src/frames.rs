@@ -1,10 +1,10 @@
-//! Cuts the supervisor's byte stream into messages. Owned by one connection's reader; does no I/O.
+//! Cuts a byte stream in LSP framing into messages. Owned by the reader of that; does no I/O.
 
 use ostler_proto::{frame, limits};
 
 /// Why the stream cannot be read on: the place of the next message is unknown.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BadFrame {
+pub enum BadFrame {
     /// More bytes without a blank line than any header has.
     #[error("a header of more than {} bytes", limits::HEADER)]
     Endless,
@@ -14,16 +14,23 @@ pub(crate) enum BadFrame {
 }
 
 /// Bytes that came and have not been handed out.
-#[derive(Default)]
-pub(crate) struct Decoder {
+#[derive(Debug, Default)]
+pub struct Decoder {
     /// Where the reader appends.
-    pub(crate) buffer: Vec<u8>,
+    pub buffer: Vec<u8>,
     at: usize,
 }
 
 impl Decoder {
     /// Returns the next whole message, if all of it has come.
-    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, BadFrame> {
+    ///
+    /// # Errors
+    /// The place of the next message is unknown; nothing more can be read.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "what it returns borrows from it"
+    )]
+    pub fn next(&mut self) -> Result<Option<&[u8]>, BadFrame> {
         let rest = &self.buffer[self.at..];
         let Some((header, body)) = frame::header_end(rest) else {
             if rest.len() > limits::HEADER {

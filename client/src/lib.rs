@@ -27,6 +27,7 @@
 //! - [`Connection`]: LSP framing; many calls and streams at once on one socket;
 //! - [`Client`]: a connection that comes back after the supervisor was replaced, with the same session;
 //! - [`Stream`](follow::Stream): output that goes on at its cursor over such a break;
+//! - [`socket`] and [`frames`]: a bare socket, and messages out of its bytes, for who speaks the protocol itself;
 //! - [`upgrade`](upgrade::upgrade): another build in the place of the supervisor.
 //!
 //! Everything is plain tokio: a current-thread runtime with I/O and time enabled is enough. Times and
@@ -40,7 +41,7 @@ mod client;
 mod connection;
 pub mod endpoint;
 pub mod follow;
-mod frames;
+pub mod frames;
 pub mod house;
 mod start;
 mod unavailable;
@@ -53,5 +54,5 @@ pub use agent::Agent;
 pub use client::{Client, fresh_key};
 pub use connection::{Call, Connection, Error, Streaming};
 pub use endpoint::Endpoint;
-pub use start::{Link, Mode, Options, reach};
+pub use start::{Link, Mode, Options, reach, socket};
 pub use unavailable::Unavailable;

@@ -2,6 +2,7 @@
 
 mod cli;
 mod exit;
+mod lsp;
 
 use std::ffi::OsString;
 use std::io::Write;

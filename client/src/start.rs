@@ -128,6 +128,22 @@ pub async fn reach<T>(
     }
 }
 
+/// Connects as [`reach`] does, attaches nothing, and returns a socket on which nothing has been said: for who speaks the
+/// protocol itself.
+///
+/// # Errors
+/// As [`reach`].
+pub async fn socket(options: &Options) -> Result<tokio::net::UnixStream, Error> {
+    let greeting = Options {
+        session: None,
+        ..options.clone()
+    };
+    // Somebody answers: nobody waits on a socket whose owner hangs.
+    reach(&greeting, |_| ()).await?;
+    let Stream::UdSocket(socket) = Approach::new(&greeting).socket().await?;
+    Ok(tokio::net::UnixStream::from(socket))
+}
+
 async fn patiently<T>(
     options: &Options,
     first: impl Fn(&Connection) -> T,

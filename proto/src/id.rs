@@ -113,6 +113,25 @@ pub fn session_of_root(folder: &str, real_path: &[u8]) -> (String, String) {
     )
 }
 
+/// Returns the session of an editor in a workspace, as `(id, name)`: one for each pair of the two, so that a window that is
+/// loaded again finds its jobs. `editor` is what it calls itself.
+pub fn session_of_editor(editor: &str, folder: &str, real_path: &[u8]) -> (String, String) {
+    let words: Vec<String> = editor
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    let mut editor = words.join("-");
+    editor.truncate(20);
+    if editor.is_empty() {
+        editor = "editor".into();
+    }
+    if folder.is_empty() {
+        return session_of_root(&editor, real_path);
+    }
+    session_of_root(&format!("{editor}-{folder}"), real_path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +148,30 @@ mod tests {
     fn a_hostile_session_id_is_refused() {
         for bad in ["", ".", "..", "a/b", "a\0b", "../x", &"x".repeat(65), "é"] {
             assert!(check_word(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn each_editor_has_a_session_of_its_own_in_a_workspace() {
+        let of = |editor: &str, folder: &str| session_of_editor(editor, folder, b"/a/app");
+        assert_eq!(of("Neovim", "app").1, "neovim-app");
+        assert_eq!(of("Visual Studio Code", "app").1, "visual-studio-code-app");
+        assert_ne!(of("Neovim", "app").0, of("Emacs", "app").0);
+        assert_ne!(
+            of("Neovim", "app").0,
+            session_of_editor("Neovim", "app", b"/b/app").0
+        );
+        assert_eq!(of("", "").1, "editor");
+        for (editor, folder) in [
+            ("\u{65e5}", "\u{65e5}"),
+            (&*"x".repeat(99), &*"y".repeat(99)),
+            ("..", ".."),
+        ] {
+            let (id, name) = of(editor, folder);
+            assert!(
+                check_word(&id).is_ok() && check_word(&name).is_ok(),
+                "{id} {name}"
+            );
         }
     }
 

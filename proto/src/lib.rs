@@ -25,6 +25,10 @@ pub mod start;
 
 pub mod methods;
 
+pub mod command;
+
+pub mod editor;
+
 pub mod shell;
 
 pub mod upgrade;

@@ -124,6 +124,8 @@ settings! {
         tombstones: usize = 1_000, Count, 0, 100_000;
         /// Events that wait for those who watch sessions; a watcher that is further behind is told how many it missed.
         events: usize = 1_024, Count, 1, 1_000_000;
+        /// How long the session of an editor outlives it: a window that is loaded again loses nothing.
+        editor_lease: u64 = 300 * SECOND, Ms, 1, 30 * DAY;
         /// Names before an adoption or a rename that stay valid.
         moved: usize = 1_000, Count, 0, 100_000;
     }
@@ -224,6 +226,11 @@ pub const GRACE_MAX: u64 = 60_000;
 pub const TIMEOUT_MAX: u64 = 30 * DAY;
 /// Longest wait of one request: a day. Shorter waits are the client's choice.
 pub const WAIT_MAX: u64 = DAY;
+
+/// Least time between two reports of a command's progress to an editor, which draws each of them.
+pub const PROGRESS_EVERY: u64 = 200;
+/// Longest line in such a report, in characters.
+pub const PROGRESS_LINE: usize = 200;
 
 /// Descriptors that one live job costs in the supervisor.
 pub const DESCRIPTORS_PER_JOB: u64 = 4;

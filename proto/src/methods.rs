@@ -20,6 +20,7 @@ use crate::{
 };
 
 pub use crate::{
+    command::ExecuteCommand,
     reason::Reason,
     resource::ResourceLimit,
     session::{OpenedSession, SessionLimits},
@@ -126,6 +127,7 @@ table! {
     AgentAppend "agent/append" spawned (AppendAgent) -> AppendedAgent, "Adds to what a sub-agent says; answers whether somebody wants its end.";
     AgentStopRequested "agent/stopRequested" spawned (AwaitStop) -> StopAwaited, "Asked by who speaks as a sub-agent: answered when somebody wants its end, or it has ended.";
     AgentFinish "agent/finish" spawned (FinishAgent) -> Row, "Ends a sub-agent with its last words and its code.";
+    WorkspaceExecuteCommand "workspace/executeCommand" spawned (ExecuteCommand) -> serde_json::Value, "The common verbs for any LSP client, with work-done progress: `ostler.start`, `run`, `list`, `tail`, `wait`, `stop`, `send`.";
 }
 
 /// No parameters.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{PROTOCOL, methods, refusal};
+use crate::{PROTOCOL, command, editor, methods, refusal};
 
 /// Returns one document: every method with parameters and result, every refusal, the value of `$/progress`.
 pub fn document() -> Value {
@@ -17,6 +17,27 @@ pub fn document() -> Value {
             )
         })
         .collect();
+    let commands: serde_json::Map<String, Value> = command::COMMANDS
+        .iter()
+        .map(|offered| {
+            let command::Offered {
+                name,
+                method,
+                texts,
+                doc,
+            } = offered;
+            let told = json!({ "description": doc, "method": method, "texts": texts });
+            ((*name).to_owned(), told)
+        })
+        .collect();
+    let editors = json!({
+        "initializationOptions": generator.subschema_for::<editor::EditorOptions>(),
+        "experimental": generator.subschema_for::<editor::EditorHello>(),
+        "tail": {
+            "arguments": generator.subschema_for::<command::TailCommand>(),
+            "result": generator.subschema_for::<command::Tailed>(),
+        },
+    });
     let progress = generator.subschema_for::<methods::Progress>();
     let refusals: Vec<Value> = refusal::RefusalKind::ALL
         .iter()
@@ -27,6 +48,8 @@ pub fn document() -> Value {
         "title": "ostler protocol",
         "version": PROTOCOL,
         "methods": methods,
+        "commands": commands,
+        "editor": editors,
         "progress": progress,
         "refusals": refusals,
         "$defs": generator.take_definitions(true),
@@ -59,6 +82,10 @@ mod tests {
                 "PROTOCOL.md says nothing of {}",
                 entry.name
             );
+        }
+        for offered in crate::command::COMMANDS {
+            let row = format!("| `{}` | {} |", offered.name, offered.texts);
+            assert!(text.contains(&row), "PROTOCOL.md lacks {row}");
         }
         let named = text
             .lines()

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{house::House, job::Job, outbox::Outbox, owner::Owner, registry::Access};
+use crate::{
+    editor::Editor, house::House, job::Job, outbox::Outbox, owner::Owner, registry::Access,
+};
 
 /// What every handler is given: the house, what this connection may see, and its outbox.
 #[derive(Clone)]
@@ -16,6 +18,7 @@ struct Inner {
     outbox: Outbox,
     /// The sub-agents that this connection speaks as.
     agents: Mutex<Vec<Arc<Job>>>,
+    editor: Editor,
 }
 
 impl Caller {
@@ -27,6 +30,7 @@ impl Caller {
                 access: Mutex::default(),
                 outbox,
                 agents: Mutex::default(),
+                editor: Editor::default(),
             }),
         }
     }
@@ -65,12 +69,16 @@ impl Caller {
         &self.inner.outbox
     }
 
+    pub(crate) fn editor(&self) -> &Editor {
+        &self.inner.editor
+    }
+
     /// A copy of what this connection may see now.
     pub(crate) fn access(&self) -> Access {
         self.lock().clone()
     }
 
-    /// Changes what this connection may see; for the two ordered methods alone.
+    /// Changes what this connection may see; for what is done in order alone.
     pub(crate) fn change_access<T>(&self, change: impl FnOnce(&mut Access) -> T) -> T {
         change(&mut self.lock())
     }

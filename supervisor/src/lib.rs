@@ -37,6 +37,10 @@ mod restore;
 
 mod caller;
 
+mod editor;
+
+mod params;
+
 mod outbox;
 
 mod house;

@@ -24,6 +24,17 @@ pub struct Said {
     pub err: String,
 }
 
+impl Said {
+    /// What a command says to its end.
+    ///
+    /// # Panics
+    /// It does not end in time.
+    pub fn of(command: Command) -> Self {
+        let program = command.get_program().to_string_lossy().into_owned();
+        finish(command, &program)
+    }
+}
+
 impl House {
     /// Runs `ostler` with these arguments on pipes, standard input closed.
     ///
@@ -57,6 +68,19 @@ impl House {
     /// It does not end in time.
     pub fn shell(&self, line: &str) -> Said {
         finish(self.shell_command(line), line)
+    }
+
+    /// A program of others, in which `ostler` is a command, with the files of the test as its home and folder.
+    pub fn client_command(&self, program: &std::path::Path) -> Command {
+        let plain = self.shell_command("");
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .envs(plain.get_envs().filter_map(|(k, v)| Some((k, v?))))
+            .env("TERM", "dumb")
+            .current_dir(self.file("."))
+            .stdin(Stdio::null());
+        command
     }
 
     fn shell_command(&self, line: &str) -> Command {

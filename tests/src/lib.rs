@@ -26,6 +26,7 @@ pub mod printers;
 pub mod process;
 pub mod screen;
 pub mod tmux;
+pub mod tools;
 pub mod wire;
 
 use std::time::Duration;

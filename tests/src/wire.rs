@@ -1,6 +1,8 @@
 //! A raw connection, for faults that are in the bytes: it sends whatever a test says, in whatever pieces.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::{Child, Command};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,11 +25,29 @@ impl Wire {
     /// Nobody listens.
     pub async fn connect(path: &Path) -> Self {
         let socket = within(PATIENCE, "a connection", UnixStream::connect(path)).await;
+        Self::over(socket.unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+    }
+
+    /// Speaks over any socket.
+    pub fn over(socket: UnixStream) -> Self {
         Self {
-            socket: socket.unwrap_or_else(|e| panic!("{}: {e}", path.display())),
+            socket,
             buffer: Vec::new(),
             next: 1,
         }
+    }
+
+    /// Starts a front end whose standard input and output are the other end, with this command.
+    ///
+    /// # Panics
+    /// It cannot be executed.
+    pub fn to_child(mut command: Command) -> (Self, Child) {
+        let (own, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair can be made");
+        own.set_nonblocking(true).expect("it is a socket");
+        let own = UnixStream::from_std(own).expect("it is a socket");
+        let side = || OwnedFd::from(theirs.try_clone().expect("a descriptor is free"));
+        let child = command.stdin(side()).stdout(side()).spawn();
+        (Self::over(own), child.expect("it can be executed"))
     }
 
     /// Sends bytes as they are. The other side may have gone: what it says about that is read afterwards.

@@ -44,7 +44,12 @@ fn requests() -> Vec<Value> {
         ("job/stop", json!({ "ids": ["t1"], "graceMs": 0 })),
         ("job/release", json!({ "id": "t1" })),
         ("shell/exec", json!({ "id": "s1", "line": "true", "timeoutMs": 10 })),
+        ("initialize", json!({ "capabilities": { "window": { "workDoneProgress": true } }, "clientInfo": { "name": "fuzz" }, "workspaceFolders": [{ "uri": "file:///tmp" }], "initializationOptions": { "session": "fuzz", "keep": false, "env": { "A": "b" } } })),
         ("workspace/executeCommand", json!({ "command": "ostler.list", "arguments": [] })),
+        ("workspace/executeCommand", json!({ "command": "ostler.run", "arguments": [{ "start": { "args": puppet } }], "workDoneToken": 1 })),
+        ("workspace/executeCommand", json!({ "command": "ostler.tail", "arguments": ["t1"] })),
+        ("workspace/executeCommand", json!({ "command": "ostler.wait", "arguments": [{ "ids": ["t1"], "timeoutMs": 10 }], "workDoneToken": "w" })),
+        ("window/workDoneProgress/cancel", json!({ "token": "w" })),
         ("$/cancelRequest", json!({ "id": 1 })),
     ]
     .into_iter()

@@ -17,6 +17,7 @@ mod labels;
 mod left;
 mod live;
 mod ls;
+mod lsp;
 mod man;
 mod nearest;
 mod number;
@@ -106,6 +107,7 @@ enum Command {
     Daemon(daemon::Command),
     #[command(subcommand)]
     Config(config::Command),
+    Lsp(lsp::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -127,6 +129,8 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
         Command::Daemon(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) => {
             block_on(dispatch(command))
         }
+        // An editor waits for ever, and shows what is said here as a fault.
+        Command::Lsp(_) => block_on(dispatch(command)),
         _ => block_on(slow::beside(dispatch(command))),
     };
     let code = match ended {
@@ -161,6 +165,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
         Command::Config(command) => config::run(command),
+        Command::Lsp(args) => lsp::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Completions(args) => completions::run(&args),
     }

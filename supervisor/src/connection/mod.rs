@@ -25,7 +25,7 @@ use crate::{
 
 mod frames;
 
-mod params;
+mod greeting;
 
 mod service;
 
@@ -48,14 +48,14 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
         outbox,
         tasks: JoinSet::new(),
     };
-    tokio::select! {
-        () = client.read(&mut frames) => {}
+    let end = tokio::select! {
+        end = client.read(&mut frames) => end,
         // The socket takes nothing any more: the client is gone.
-        _ = &mut writing => {}
+        _ = &mut writing => End::Silence,
         // Nothing is begun that could not be ended: what is not read yet, the client asks of the next supervisor.
         () = house.upgrade.going() => std::future::pending().await,
-    }
-    if !writing.is_finished() {
+    };
+    if end == End::Silence && !writing.is_finished() {
         client.finish(&stream).await;
     }
     // Dropping the tasks ends what was tied to this connection, and nothing else.
@@ -69,6 +69,15 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
     }
 }
 
+/// How a client ends its side.
+#[derive(PartialEq, Eq)]
+enum End {
+    /// It said goodbye, and wants nothing any more.
+    Exit,
+    /// It sends no more. It may still want its answers.
+    Silence,
+}
+
 struct Client {
     service: Service,
     outbox: Outbox,
@@ -76,7 +85,7 @@ struct Client {
 }
 
 impl Client {
-    async fn read(&mut self, frames: &mut Frames) {
+    async fn read(&mut self, frames: &mut Frames) -> End {
         loop {
             while self.tasks.try_join_next().is_some() {}
             match frames.next().await {
@@ -89,22 +98,22 @@ impl Client {
                     Routed::Task(task) => {
                         self.tasks.spawn(task);
                     }
-                    Routed::Exit => return,
+                    Routed::Exit => return End::Exit,
                 },
-                Next::End => return,
+                Next::End => return End::Silence,
                 Next::Full => {
                     self.outbox.answer(&service::full());
-                    return;
+                    return End::Silence;
                 }
                 Next::Broken(why) => {
                     self.outbox.answer(&service::broken(&why));
-                    return;
+                    return End::Silence;
                 }
             }
         }
     }
 
-    /// The client sends no more. It may still want its answers; when it is wholly gone, nobody does.
+    /// Waits for the answers that it may still want; when it is wholly gone, nobody does.
     async fn finish(&mut self, stream: &Stream) {
         let done = async { while self.tasks.join_next().await.is_some() {} };
         tokio::select! {

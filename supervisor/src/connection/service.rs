@@ -4,7 +4,7 @@ use std::{cell::RefCell, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use ostler_proto::{
-    PROTOCOL, VERSION, for_each_method, limits,
+    PROTOCOL, for_each_method, limits,
     methods::{self, Method},
     refusal::{Refusal, RefusalKind},
 };
@@ -17,8 +17,8 @@ use tower_lsp::{
     ls_types::{InitializeParams, InitializeResult},
 };
 
-use super::params;
-use crate::{caller::Caller, house::House, methods::Serve, outbox::Outbox};
+use super::greeting;
+use crate::{caller::Caller, methods::Serve, params};
 
 tokio::task_local! {
     /// The result of the request that is being served, as text.
@@ -83,20 +83,21 @@ pub(super) enum Routed {
 /// The router of one connection.
 pub(super) struct Service {
     lsp: LspService<Server>,
-    outbox: Outbox,
-    house: Arc<House>,
+    caller: Caller,
+    /// The client said `shutdown`: all that may follow is `exit`.
+    shut: bool,
     /// Kept so that the service counts as connected; nothing is ever sent through it.
     _socket: ClientSocket,
 }
 
 impl Service {
     pub(super) fn new(caller: Caller) -> Self {
-        let (outbox, house) = (caller.outbox().clone(), Arc::clone(caller.house()));
-        let mut builder = LspService::build(move |_| Server(caller));
+        let own = caller.clone();
+        let mut builder = LspService::build(move |_| Server(own));
         macro_rules! register {
             ($method:ident) => {
                 builder = builder.custom_method(
-                    methods::$method::NAME,
+                    routed(methods::$method::NAME),
                     |server: &Server, params: Value| {
                         Server::serve::<methods::$method>(server.0.clone(), params)
                     },
@@ -107,8 +108,8 @@ impl Service {
         let (lsp, socket) = builder.finish();
         let mut service = Self {
             lsp,
-            outbox,
-            house,
+            caller,
+            shut: false,
             _socket: socket,
         };
         service.wake();
@@ -132,14 +133,28 @@ impl Service {
     /// Finds out what a message is and begins with it. `pending`: requests in flight.
     pub(super) async fn route(&mut self, body: &[u8], pending: usize) -> Routed {
         let request = match parse(body) {
-            Ok(Some(request)) => request,
-            Ok(None) => return Routed::Answered(None),
+            Ok(Message::Request(request)) => request,
+            Ok(Message::Response(answer)) => {
+                self.caller.editor().answered(&answer);
+                return Routed::Answered(None);
+            }
             Err(answer) => return Routed::Answered(Some(Answer::Routed(answer))),
         };
+        if self.shut && request.method() != "exit" {
+            let answer = request.id().map(|id| shut_down(id.clone()));
+            return Routed::Answered(answer.map(Answer::Routed));
+        }
         match request.method() {
-            "initialize" => return Routed::Answered(self.initialize(request).map(Answer::Routed)),
+            "initialize" => {
+                return Routed::Answered(self.initialize(request).await.map(Answer::Routed));
+            }
             "initialized" => return Routed::Answered(None),
+            "window/workDoneProgress/cancel" if request.id().is_none() => {
+                self.caller.editor().cancel(request.params());
+                return Routed::Answered(None);
+            }
             "shutdown" => {
+                self.shut = true;
                 let (_, id, _) = request.into_parts();
                 let answer = id.map(|id| Response::from_ok(id, Value::Null));
                 return Routed::Answered(answer.map(Answer::Routed));
@@ -175,9 +190,9 @@ impl Service {
         if ordered {
             return Routed::Answered(answer.await);
         }
-        let outbox = self.outbox.clone();
+        let outbox = self.caller.outbox().clone();
         let upgrade = entry.is_some_and(|e| e.name == methods::SupervisorUpgrade::NAME);
-        let house = upgrade.then(|| Arc::clone(&self.house));
+        let house = upgrade.then(|| Arc::clone(self.caller.house()));
         Routed::Task(Box::pin(async move {
             let Some(answer) = answer.await else { return };
             if !streams {
@@ -195,22 +210,35 @@ impl Service {
     }
 
     /// LSP's handshake and ACP's are both understood; each gets the shape that it knows.
-    fn initialize(&self, request: Request) -> Option<Response> {
+    async fn initialize(&self, request: Request) -> Option<Response> {
         let (_, id, params) = request.into_parts();
-        let hello = json!(self.house.hello(false));
-        let is_lsp = params
-            .as_ref()
-            .is_some_and(|p| p.get("capabilities").is_some());
-        let result = if is_lsp {
-            json!({
-                "capabilities": { "experimental": { "ostler": hello } },
-                "serverInfo": { "name": "ostler", "version": VERSION },
-            })
-        } else {
-            json!({ "protocolVersion": PROTOCOL, "ostler": hello })
-        };
+        if let Some(params) = params.as_ref().filter(|p| greeting::is_editors(Some(p))) {
+            let id = id?;
+            return Some(match greeting::answer(&self.caller, params).await {
+                Ok(result) => Response::from_ok(id, result),
+                Err(refusal) => Response::from_error(id, to_error(&refusal)),
+            });
+        }
+        let hello = json!(self.caller.house().hello(false));
+        let result = json!({ "protocolVersion": PROTOCOL, "ostler": hello });
         id.map(|id| Response::from_ok(id, result))
     }
+}
+
+/// The name under which the router has a method. What LSP names itself is taken there, by handlers that refuse what
+/// editors send (`"arguments": null`) and have no words for what is wrong.
+fn routed(name: &'static str) -> &'static str {
+    match name {
+        methods::WorkspaceExecuteCommand::NAME => "ostler/executeCommand",
+        name => name,
+    }
+}
+
+/// What is asked behind `shutdown`.
+fn shut_down(id: Id) -> Response {
+    let words = "this connection was shut down: only `exit` may follow";
+    let refusal = Refusal::new(RefusalKind::InvalidRequest, words);
+    Response::from_error(id, to_error(&refusal))
 }
 
 /// Names the method, and the one that was probably meant.
@@ -234,6 +262,8 @@ fn is_stream(name: &str) -> bool {
         methods::JobTail::NAME,
         methods::JobAttach::NAME,
         methods::SessionWatch::NAME,
+        // Its answer comes behind the end of its progress.
+        methods::WorkspaceExecuteCommand::NAME,
     ];
     streams.contains(&name)
 }
@@ -296,10 +326,12 @@ fn with_kind(answer: Response) -> Response {
 /// Absent parameters become null, which the router passes on; ACP's cancel is LSP's.
 fn with_params(request: Request) -> Request {
     let (method, id, params) = request.into_parts();
-    let method = if method == "$/cancel_request" {
-        "$/cancelRequest".into()
-    } else {
-        method
+    let method = match &*method {
+        "$/cancel_request" => "$/cancelRequest".into(),
+        methods::WorkspaceExecuteCommand::NAME => {
+            routed(methods::WorkspaceExecuteCommand::NAME).into()
+        }
+        _ => method,
     };
     let mut built = Request::build(method).params(params.unwrap_or(Value::Null));
     if let Some(id) = id {
@@ -308,8 +340,15 @@ fn with_params(request: Request) -> Request {
     built.finish()
 }
 
-/// A request or notification; `None` for a response, which nobody waits for.
-fn parse(body: &[u8]) -> Result<Option<Request>, Response> {
+/// A whole message.
+enum Message {
+    /// A request or a notification.
+    Request(Request),
+    /// An answer, to something that an editor was asked or to nothing.
+    Response(Value),
+}
+
+fn parse(body: &[u8]) -> Result<Message, Response> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(refuse(
             RefusalKind::InvalidRequest,
@@ -321,7 +360,7 @@ fn parse(body: &[u8]) -> Result<Option<Request>, Response> {
     let is_response = value.get("method").is_none()
         && (value.get("result").is_some() || value.get("error").is_some());
     if is_response {
-        return Ok(None);
+        return Ok(Message::Response(value));
     }
     if let Some(why) = no_request(&value) {
         let words = format!("the message is no request: {why}");
@@ -330,10 +369,12 @@ fn parse(body: &[u8]) -> Result<Option<Request>, Response> {
         let id = serde_json::from_value(value["id"].clone()).unwrap_or(Id::Null);
         return Err(Response::from_error(id, to_error(&refusal)));
     }
-    serde_json::from_value(value).map(Some).map_err(|_| {
-        let words = "the message is no request";
-        refuse(RefusalKind::InvalidRequest, words)
-    })
+    serde_json::from_value(value)
+        .map(Message::Request)
+        .map_err(|_| {
+            let words = "the message is no request";
+            refuse(RefusalKind::InvalidRequest, words)
+        })
 }
 
 /// Why a message is none, in words of JSON.

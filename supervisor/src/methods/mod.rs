@@ -12,6 +12,8 @@ mod agent;
 
 mod attach;
 
+mod command;
+
 mod keys;
 mod matching;
 
@@ -41,7 +43,11 @@ mod wait;
 
 mod watch;
 
+mod work;
+
 mod write;
+
+pub(crate) use command::provider;
 
 /// A method of the table that this supervisor serves.
 pub(crate) trait Serve: Method {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use base64::Engine as _;
 use ostler_proto::{
+    command::{TailCommand, Tailed},
     job::{Page, Stream},
     limits,
     methods::{JobRead, JobTail, Progress, Read, Tail, TailEnd},
@@ -389,4 +390,38 @@ impl Serve for JobTail {
             row: job.row(),
         })
     }
+}
+
+/// `ostler.tail` without a token: the text in one page, with `follow` when the job is over.
+pub(super) async fn tailed(caller: &Caller, tail: TailCommand) -> Result<Tailed, Refusal> {
+    if tail.plain && tail.raw {
+        return Err(Refusal::bad("plain", "and `raw` exclude each other"));
+    }
+    let registry = &caller.house().registry;
+    let job = registry.find(tail.session.as_deref(), &tail.id, &caller.access())?;
+    job.saw_reader();
+    let filter = filter(tail.stream);
+    let since = match (tail.since, tail.lines) {
+        (Some(_), Some(_)) => return Err(Refusal::bad("lines", "and `since` exclude each other")),
+        (Some(since), None) => since,
+        (None, Some(n)) => last_lines(&job.log, n, filter).await,
+        (None, None) => newest(&job.log, limits::page()),
+    };
+    if tail.follow {
+        let mut status = job.watch();
+        // The sender lives in the job that we hold.
+        let _ = status.wait_for(|s| s.finished.is_some()).await;
+    }
+    let over = job.status().finished.is_some();
+    let max = limits::PAGE_MAX as usize;
+    let page = if tail.plain {
+        plain_page(&job.log, since, max, filter, over)
+    } else {
+        page(&job.log, since, max, filter, tail.raw, over)
+    };
+    Ok(Tailed {
+        next: page.next,
+        page: Some(page),
+        row: job.row(),
+    })
 }

@@ -9,6 +9,8 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 
+use serde_json::Value;
+
 use super::{
     Serve,
     attach::{Seat, check_name},
@@ -38,8 +40,24 @@ impl Drop for Claim {
     }
 }
 
-impl Serve for JobRun {
-    async fn serve(caller: Caller, params: Run) -> Result<JobResult, Refusal> {
+/// A run under way.
+pub(super) struct Running {
+    caller: Caller,
+    claim: Claim,
+    _seat: Option<Seat>,
+    token: Option<Value>,
+    raw: bool,
+    since: u64,
+    wait_ms: Option<u64>,
+    collect: bool,
+}
+
+impl Running {
+    /// Starts it. From here on, letting go of it ends its tree.
+    ///
+    /// # Errors
+    /// As of a start.
+    pub(super) async fn begin(caller: Caller, params: Run) -> Result<Self, Refusal> {
         within("waitMs", params.wait_ms, 1, limits::WAIT_MAX)?;
         if let Some(name) = &params.seat {
             check_name("seat", name)?;
@@ -50,32 +68,54 @@ impl Serve for JobRun {
         let job = admit(&caller, params.start, true)?;
         let claim = Claim::new(Arc::clone(&job));
         // Before its first byte: a question in that is for whoever sits there.
-        let _seat = params.seat.map(|name| sit(&job, name)).transpose()?;
+        let seat = params.seat.map(|name| sit(&job, name)).transpose()?;
         begun(&job).await;
+        Ok(Self {
+            caller,
+            claim,
+            _seat: seat,
+            token: params.partial_result_token,
+            raw: params.raw,
+            since: params.since,
+            wait_ms: params.wait_ms,
+            collect: params.collect.unwrap_or(true),
+        })
+    }
+
+    pub(super) fn job(&self) -> &Arc<Job> {
+        &self.claim.0
+    }
+
+    /// Tells it if there is a token, and waits for its end, or until it goes on in the background.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(super) async fn finish(self) -> Result<JobResult, Refusal> {
+        let job = Arc::clone(self.job());
         let mut unbound = job.watch_bound();
-        let over = tell(
-            &caller,
-            &job,
-            params.partial_result_token,
-            params.raw,
-            params.since,
-        );
+        let over = tell(&self.caller, &job, self.token, self.raw, self.since);
         let detach = tokio::time::sleep(Duration::from_millis(
-            params.wait_ms.unwrap_or(limits::WAIT_MAX),
+            self.wait_ms.unwrap_or(limits::WAIT_MAX),
         ));
         let gone = || Refusal::new(RefusalKind::Cancelled, "the client is gone");
         let detached = tokio::select! {
             told = over => { told.map_err(|_| gone())?; false }
             Ok(_) = unbound.wait_for(|bound| !bound) => true,
-            () = detach, if params.wait_ms.is_some() => {
+            () = detach, if self.wait_ms.is_some() => {
                 job.unbind();
                 true
             }
         };
-        drop(claim);
-        let mut result = result(&job, params.collect.unwrap_or(true));
+        drop(self.claim);
+        let mut result = result(&job, self.collect);
         result.detached = detached && !result.row.is_over();
         Ok(result)
+    }
+}
+
+impl Serve for JobRun {
+    async fn serve(caller: Caller, params: Run) -> Result<JobResult, Refusal> {
+        Running::begin(caller, params).await?.finish().await
     }
 }
 
@@ -94,7 +134,7 @@ fn sit(job: &Arc<Job>, name: String) -> Result<Seat, Refusal> {
 async fn tell(
     caller: &Caller,
     job: &Arc<Job>,
-    token: Option<serde_json::Value>,
+    token: Option<Value>,
     raw: bool,
     since: u64,
 ) -> Result<(), crate::outbox::Gone> {

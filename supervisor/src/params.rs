@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 ///
 /// # Errors
 /// `bad_argument` with the field.
-pub(super) fn read<P: DeserializeOwned>(params: Value) -> Result<P, Refusal> {
+pub(crate) fn read<P: DeserializeOwned>(params: Value) -> Result<P, Refusal> {
     let params = if params.is_null() { json!({}) } else { params };
     if !params.is_object() {
         // By position would mean the order in which our types list their fields.

@@ -1,0 +1,40 @@
+//! Programs of others that the test command has put into the target folder, pinned: what cannot be had is skipped, loudly.
+
+use std::path::{Path, PathBuf};
+
+use crate::skip;
+
+/// A file of such a tool, below the folder of tools; `None`, and that is said, where it is not there.
+pub fn tool(path: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("OSTLER_TOOLS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools"),
+        PathBuf::from,
+    );
+    let found = folder.join(path).canonicalize().ok();
+    if found.is_none() {
+        skip(&format!("no {path} among the tools: tests/run installs it"));
+    }
+    found
+}
+
+/// A file of the suites that such a tool reads.
+///
+/// # Panics
+/// It is not there.
+pub fn client(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("clients")
+        .join(name);
+    path.canonicalize().expect("it is in the tree")
+}
+
+/// A file of `contrib`.
+///
+/// # Panics
+/// It is not there.
+pub fn contrib(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../contrib")
+        .join(name);
+    path.canonicalize().expect("it is in the tree")
+}
