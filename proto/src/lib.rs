@@ -25,6 +25,8 @@ pub mod shell;
 
 pub mod upgrade;
 
+pub mod acp;
+
 pub mod address;
 pub mod config;
 pub mod duration;

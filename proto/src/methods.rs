@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    acp::{CreateTerminal, CreatedTerminal, Done, ExitStatus, TerminalTarget, TerminalText},
     job::{JobResult, Kind, Line, Page, Row, SessionRef, Size, Stream},
     screen::{Attach, Attached, Keys, Look, Screen},
     shell::{
@@ -118,6 +119,11 @@ table! {
     ShellRead "shell/read" spawned (ReadShell) -> ShellLines, "Reads lines of a shell as a person would see them, counted from the newest.";
     ShellList "shell/list" spawned (List) -> ShellTable, "Lists shells, and whether each waits for a line.";
     ShellClose "shell/close" spawned (Target) -> Released, "Ends a shell and everything in it, then forgets it.";
+    TerminalCreate "terminal/create" spawned (CreateTerminal) -> CreatedTerminal, "Starts a command as ACP's version 1 says; the terminal is a job, and its id the job's `processId`.";
+    TerminalOutput "terminal/output" spawned (TerminalTarget) -> TerminalText, "Tells the newest text of a terminal, and how it ended.";
+    TerminalWaitForExit "terminal/wait_for_exit" spawned (TerminalTarget) -> ExitStatus, "Waits for the end of a terminal's command, whoever ends it.";
+    TerminalKill "terminal/kill" spawned (TerminalTarget) -> Done, "Ends the whole tree of a terminal; answers when the signal is out. What it printed can still be read.";
+    TerminalRelease "terminal/release" spawned (TerminalTarget) -> Done, "Ends what runs in a terminal, then forgets it. Releasing twice is success.";
 }
 
 /// No parameters.

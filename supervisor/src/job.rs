@@ -52,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) shell: Option<ShellSpec>,
     /// Process id of the shell that it was sent to, where it is a send in the background.
     pub(crate) sent_to: Option<String>,
+    /// Bytes of text that an agent wants at most of it, where it is an ACP terminal.
+    pub(crate) text_limit: Option<u64>,
 }
 
 impl Plan {
@@ -127,6 +129,9 @@ pub(crate) struct Spec {
     /// Process id of the shell that it was sent to, where it is a send in the background: no process stands for it.
     #[serde(default)]
     pub(crate) sent_to: Option<String>,
+    /// Bytes of text that an agent wants at most of it, where it is an ACP terminal.
+    #[serde(default)]
+    pub(crate) text_limit: Option<u64>,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.

@@ -58,6 +58,7 @@ pub(crate) fn plan(start: Start, bound: bool, home: &Path) -> Result<Plan, Refus
         kind: Kind::Command,
         shell: None,
         sent_to: None,
+        text_limit: None,
     })
 }
 

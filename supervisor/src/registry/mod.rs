@@ -392,6 +392,7 @@ impl Registry {
             pty: ask.pty.is_some(),
             shell: plan.shell.clone(),
             sent_to: plan.sent_to.clone(),
+            text_limit: plan.text_limit,
             bound: plan.bound,
             spill,
             format: FORMAT,

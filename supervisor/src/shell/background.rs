@@ -93,6 +93,7 @@ impl Errand {
             kind: Kind::Send,
             shell: None,
             sent_to: Some(shell.spec.process_id.clone()),
+            text_limit: None,
         }
     }
 }
