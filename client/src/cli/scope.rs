@@ -171,7 +171,8 @@ pub(crate) fn client(mode: Mode) -> Result<Client, Failure> {
     Ok(Client::new(options(mode)?))
 }
 
-fn options(mode: Mode) -> Result<Options, Failure> {
+/// Returns how the user's supervisor is reached, with the owner key.
+pub(crate) fn options(mode: Mode) -> Result<Options, Failure> {
     let mut options = Options::new(Endpoint::of_user()?, mode);
     // Our own image, also after its file was replaced by a newer one.
     options.program = Some(PathBuf::from("/proc/self/exe"));

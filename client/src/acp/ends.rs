@@ -1,0 +1,173 @@
+//! The two streams of the editor, and those of the agent, as channels of bytes. The editor's may be anything: a pipe, a
+//! socket, a file; so a thread each reads and writes them.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
+
+/// Bytes read in one go.
+const CHUNK: usize = 64 * 1024;
+/// Chunks or lines that wait in a channel: its other side goes on when there is room.
+const WAITING: usize = 8;
+
+/// How long the output of an agent that has ended is read while nothing comes.
+const DRAIN: Duration = Duration::from_millis(200);
+
+/// Bytes that come; the end of the channel is the end of the stream.
+pub(super) type Inlet = mpsc::Receiver<Vec<u8>>;
+
+/// Where lines go. Whole lines of several senders never mix.
+#[derive(Clone)]
+pub(super) struct Outlet {
+    to: Arc<Mutex<Option<mpsc::Sender<Vec<u8>>>>>,
+}
+
+/// Nobody reads there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gone;
+
+/// The right to write a line in pieces.
+pub(super) struct Turn(OwnedMutexGuard<Option<mpsc::Sender<Vec<u8>>>>);
+
+impl Turn {
+    /// Writes a piece.
+    async fn send(&self, bytes: Vec<u8>) -> Result<(), Gone> {
+        match &*self.0 {
+            Some(to) => to.send(bytes).await.map_err(|_| Gone),
+            None => Err(Gone),
+        }
+    }
+}
+
+impl Outlet {
+    fn new() -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (to, from) = mpsc::channel(WAITING);
+        let to = Arc::new(Mutex::new(Some(to)));
+        (Self { to }, from)
+    }
+
+    /// Waits for the turn.
+    async fn turn(&self) -> Turn {
+        Turn(Arc::clone(&self.to).lock_owned().await)
+    }
+
+    /// Writes a whole line.
+    pub(super) async fn send(&self, line: Vec<u8>) -> Result<(), Gone> {
+        self.turn().await.send(line).await
+    }
+
+    /// Writes a piece of a line; `turn` is that of the piece before. Returns the turn for the next one.
+    pub(super) async fn pass(
+        &self,
+        turn: Option<Turn>,
+        bytes: Vec<u8>,
+        last: bool,
+    ) -> Result<Option<Turn>, Gone> {
+        let turn = match turn {
+            Some(turn) => turn,
+            None => self.turn().await,
+        };
+        turn.send(bytes).await?;
+        Ok((!last).then_some(turn))
+    }
+
+    /// Ends the stream behind what was sent, whoever else holds a clone.
+    pub(super) async fn close(&self) {
+        self.to.lock().await.take();
+    }
+}
+
+/// Standard input.
+pub(super) fn editor_in() -> Inlet {
+    let (to, from) = mpsc::channel(WAITING);
+    std::thread::spawn(move || {
+        let mut input = standard(0);
+        let mut bytes = vec![0; CHUNK];
+        loop {
+            match input.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(n) => {
+                    if to.blocking_send(bytes[..n].to_vec()).is_err() {
+                        return;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    });
+    from
+}
+
+/// Standard output, and who is told when all is written or nobody reads.
+pub(super) fn editor_out() -> (Outlet, oneshot::Receiver<()>) {
+    let (outlet, mut from) = Outlet::new();
+    let (told, done) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let mut output = standard(1);
+        while let Some(bytes) = from.blocking_recv() {
+            if output.write_all(&bytes).is_err() {
+                break;
+            }
+        }
+        // First, so that senders find nobody there when they hear of it.
+        drop(from);
+        drop(told);
+    });
+    (outlet, done)
+}
+
+/// One of the standard streams without a buffer of the library's; closing it is not ours.
+fn standard(fd: i32) -> ManuallyDrop<File> {
+    // SAFETY: the descriptor stays open for the life of the process, and is never closed by this file.
+    ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
+}
+
+/// What the agent writes. When it has `ended`, others may hold its output open: then only what is there is read.
+pub(super) fn agent_out(fd: OwnedFd, mut ended: watch::Receiver<bool>) -> io::Result<Inlet> {
+    let mut pipe = pipe::Receiver::from_owned_fd(fd)?;
+    let (to, from) = mpsc::channel(WAITING);
+    tokio::spawn(async move {
+        loop {
+            let mut bytes = Vec::with_capacity(CHUNK);
+            let idle = async {
+                let _ = ended.wait_for(|ended| *ended).await;
+                tokio::time::sleep(DRAIN).await;
+            };
+            let read = tokio::select! {
+                read = pipe.read_buf(&mut bytes) => read,
+                () = idle => return,
+            };
+            match read {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {
+                    if to.send(bytes).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    Ok(from)
+}
+
+/// What the agent reads.
+pub(super) fn agent_in(fd: OwnedFd) -> io::Result<Outlet> {
+    let mut pipe = pipe::Sender::from_owned_fd(fd)?;
+    let (outlet, mut from) = Outlet::new();
+    tokio::spawn(async move {
+        while let Some(bytes) = from.recv().await {
+            if pipe.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(outlet)
+}
