@@ -13,6 +13,7 @@
 //! table. It never sleeps: it waits for an answer, for an end by pidfd, or for output of the puppet, each with a
 //! deadline that fails loudly. A panicking test prints the daemon's log.
 
+pub mod acp;
 pub mod binaries;
 pub mod chance;
 pub mod cli;

@@ -104,16 +104,14 @@ async fn pass(relay: Relay, way: Way, mut from: Inlet, to: Outlet) -> Result<(),
         if let Some(bytes) = &more {
             lines.push(bytes);
         }
-        while let Some(next) = lines
-            .next()
-            .or_else(|| lines.rest().filter(|_| more.is_none()))
-        {
+        let over = more.is_none();
+        while let Some(next) = lines.next().or_else(|| over.then(|| lines.rest())?) {
             match next {
                 Next::Line(line) => relay.pass(way, line).await?,
                 Next::Piece { bytes, last } => turn = to.pass(turn, bytes, last).await?,
             }
         }
-        if more.is_none() {
+        if over {
             return Ok(());
         }
     }
