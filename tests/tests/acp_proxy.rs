@@ -217,7 +217,8 @@ fn a_terminal_runs_where_and_with_what_the_editor_has() {
             command
                 .env("EDITORS", "own")
                 .env("PAGER", "less")
-                .env("A", "0");
+                .env("A", "0")
+                .env("MY_TOKEN", "t");
         });
         proxy
             .ask(0, "initialize", json!({ "protocolVersion": 1 }))
@@ -226,7 +227,7 @@ fn a_terminal_runs_where_and_with_what_the_editor_has() {
         proxy.answer(0, json!({ "protocolVersion": 1 })).await;
         proxy.result(0).await;
         proxy.session("s", &house.path("project")).await;
-        let params = json!({ "sessionId": "s", "command": "pwd; echo $EDITORS [$PAGER] $A $B; ostler ls -q",
+        let params = json!({ "sessionId": "s", "command": "pwd; echo $EDITORS [$PAGER] $A $B $MY_TOKEN; ostler ls -q",
             "env": [{ "name": "A", "value": "1" }, { "name": "B", "value": "2" },
                 { "name": "PATH", "value": format!("{}:/usr/bin:/bin", ostler_tests::ostler().parent().unwrap().display()) }] });
         let created = proxy.granted(1, "terminal/create", params).await;

@@ -78,7 +78,13 @@ impl Terminal {
         if self.text.len() > TEXT {
             let from = self.text.len() - TEXT;
             let from = (from..).find(|at| self.text.is_char_boundary(*at));
-            self.text.drain(..from.unwrap_or_default());
+            let from = from.unwrap_or_default();
+            // From a line's start, where there is one.
+            let line = self.text[from..]
+                .find('\n')
+                .map_or(from, |at| from + at + 1);
+            self.text
+                .drain(..if line < self.text.len() { line } else { from });
             self.cut = true;
         }
     }
@@ -255,20 +261,22 @@ impl Display {
         serde_json::value::to_raw_value(&part).ok()
     }
 
-    /// More output of a terminal: returns the updates by which the editor learns of it.
-    pub(super) fn printed(&mut self, look: Look, id: &str, text: &str) -> Vec<Value> {
+    /// More output of a terminal: returns the updates by which the editor learns of it. `last`: its end is known, and
+    /// is told next.
+    pub(super) fn printed(&mut self, look: Look, id: &str, text: &str, last: bool) -> Vec<Value> {
         let Some(terminal) = self.terminals.get_mut(id) else {
             return Vec::new();
         };
         terminal.append(text);
-        match (look, terminal.told_in.clone()) {
-            (Look::Terminal, Some(call)) => {
-                let mut updates = vec![appended(&call, id, text)];
-                updates.extend(self.texts(id));
-                updates
-            }
-            _ => self.texts(id),
+        let told_in = terminal.told_in.clone().filter(|_| look == Look::Terminal);
+        let mut updates: Vec<_> = told_in
+            .map(|call| appended(&call, id, text))
+            .into_iter()
+            .collect();
+        if !last {
+            updates.extend(self.texts(id));
         }
+        updates
     }
 
     /// The end of a terminal, likewise.
@@ -393,7 +401,7 @@ mod tests {
         let mut again = call("tool_call_update", json!({}));
         let then = display.rewrite(Look::Terminal, &mut again, true);
         assert!(!then.changed && then.follow.is_empty() && then.updates.is_empty());
-        let updates = display.printed(Look::Terminal, T, "out");
+        let updates = display.printed(Look::Terminal, T, "out", false);
         assert_eq!(updates, [appended("c", T, "out")]);
         let status = ExitStatus {
             exit_code: Some(3),
@@ -431,7 +439,7 @@ mod tests {
         let then = display.rewrite(Look::Text, &mut first, true);
         assert_eq!((then.changed, then.follow.len()), (true, 1));
         assert_eq!(text_of(&first), "```\n$ ls -l\n```\n");
-        let updates = display.printed(Look::Text, T, "a ``` b");
+        let updates = display.printed(Look::Text, T, "a ``` b", false);
         assert_eq!(updates.len(), 1);
         let content = &updates[0]["content"];
         assert_eq!(
@@ -451,7 +459,7 @@ mod tests {
         // Content that does not refer to it any more is not touched.
         let mut plain = call("tool_call_update", json!({ "content": [other] }));
         assert!(!display.rewrite(Look::Text, &mut plain, true).changed);
-        assert!(display.printed(Look::Text, T, "late").is_empty());
+        assert!(display.printed(Look::Text, T, "late", false).is_empty());
     }
 
     #[test]

@@ -74,7 +74,10 @@ impl Following {
             let more = next > cursor;
             cursor = next;
             if !text.is_empty() {
-                let updates = self.session.display().printed(self.look, &self.id, &text);
+                let updates = {
+                    let mut display = self.session.display();
+                    display.printed(self.look, &self.id, &text, status.is_some())
+                };
                 self.send(updates).await?;
             }
             if let Some(status) = status.take_if(|_| !more || cursor >= page.end) {

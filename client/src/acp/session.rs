@@ -31,8 +31,8 @@ pub(crate) struct Surroundings {
     pub(crate) options: Options,
     /// What sessions are called: the agent's program.
     pub(crate) name: String,
-    /// The whole environment.
-    pub(crate) env: Vec<EnvVariable>,
+    /// The whole environment; that of a login when absent.
+    pub(crate) env: Option<Vec<EnvVariable>>,
     /// File mode mask.
     pub(crate) umask: u32,
     /// Resource limits.
@@ -207,7 +207,7 @@ async fn create(
     mut params: CreateTerminal,
 ) -> Result<CreatedTerminal, Error> {
     params.session_id = opened.id.clone();
-    let mut env = around.env.clone();
+    let mut env = around.env.clone().unwrap_or_default();
     // Behind ours, before the agent's: of two the last one counts.
     env.push(EnvVariable::new("PAGER", ""));
     env.push(EnvVariable::new("GIT_PAGER", "cat"));
@@ -218,7 +218,7 @@ async fn create(
     let options = options.ostler.get_or_insert_default();
     // A create that is asked twice must not run twice.
     options.key.get_or_insert_with(ostler::fresh_key);
-    options.env_replace = true;
+    options.env_replace = around.env.is_some();
     options.umask.get_or_insert(around.umask);
     if options.limits.is_empty() {
         options.limits = around.limits.clone();
