@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
+use crate::oracle::Oracle;
 use crate::{House, PATIENCE, within};
 
 /// A running `ostler acp`.
@@ -18,6 +19,7 @@ pub struct Proxy {
     out: BufReader<ChildStdout>,
     /// What came while something else was awaited.
     passed: Vec<Value>,
+    oracle: Oracle,
 }
 
 impl Proxy {
@@ -54,6 +56,7 @@ impl Proxy {
             out: BufReader::new(child.stdout.take().expect("it was piped")),
             child,
             passed: Vec::new(),
+            oracle: Oracle::default(),
         }
     }
 
@@ -142,6 +145,14 @@ impl Proxy {
             let text = String::from_utf8_lossy(&line);
             let message: Value =
                 serde_json::from_str(&text).unwrap_or_else(|e| panic!("{what}: {e}: {text:?}"));
+            let name = match message["method"].as_str() {
+                Some("session/update") => Some("SessionNotification"),
+                Some("session/request_permission") => Some("RequestPermissionRequest"),
+                _ => None,
+            };
+            if let Some(name) = name {
+                self.oracle.reads(name, &message["params"]);
+            }
             if is(&message) {
                 return message;
             }

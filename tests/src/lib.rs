@@ -22,6 +22,7 @@ pub mod desk;
 pub mod groups;
 pub mod house;
 pub mod mount;
+pub mod oracle;
 pub mod pattern;
 pub mod printers;
 pub mod process;

@@ -3,54 +3,65 @@
 
 use std::time::{Duration, Instant};
 
-use agent_client_protocol_schema::v1;
+use ostler_proto::acp::{ExitStatus, TerminalText};
 use ostler_proto::limits;
 use ostler_proto::methods::{List, OpenSession};
+use ostler_tests::oracle::Oracle;
 use ostler_tests::{House, PATIENCE, Wire, in_house, puppet, within};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Whoever runs commands.
 struct Agent {
     wire: Wire,
+    oracle: Oracle,
 }
 
 impl Agent {
     async fn of(house: &House) -> Self {
-        let mut wire = house.wire().await;
-        wire.attach(&house.folders().owner_key(), "x").await;
-        Self { wire }
+        let mut agent = Self::stranger(house).await;
+        let key = house.folders().owner_key();
+        agent.wire.attach(&key, "x").await;
+        agent
+    }
+
+    async fn stranger(house: &House) -> Self {
+        Self {
+            wire: house.wire().await,
+            oracle: Oracle::default(),
+        }
     }
 
     /// The result of what must be granted, which the other side's types can read.
-    async fn ok<T: DeserializeOwned>(&mut self, method: &str, params: Value) -> (Value, T) {
-        let id = self.wire.ask(method, params).await;
-        self.granted(method, id).await
-    }
-
-    async fn granted<T: DeserializeOwned>(&mut self, method: &str, id: i64) -> (Value, T) {
-        let answer = self.wire.answer(id).await;
+    async fn ok(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.wire.call(method, params).await;
         let result = answer["result"].clone();
         assert!(!result.is_null(), "{method}: {answer}");
-        let read = serde_json::from_value(result.clone());
-        (result, read.unwrap_or_else(|e| panic!("{method}: {e}")))
+        let name = match method {
+            "terminal/create" => "CreateTerminalResponse",
+            "terminal/output" => "TerminalOutputResponse",
+            "terminal/wait_for_exit" => "WaitForTerminalExitResponse",
+            "terminal/kill" => "KillTerminalResponse",
+            "terminal/release" => "ReleaseTerminalResponse",
+            _ => "InitializeResponse",
+        };
+        self.oracle.reads(name, &result);
+        result
     }
 
     async fn refused(&mut self, method: &str, params: Value) -> (i64, String) {
         let answer = self.wire.call(method, params).await;
-        let error: v1::Error =
-            serde_json::from_value(answer["error"].clone()).unwrap_or_else(|e| {
-                panic!("{method}: {answer}: {e}");
-            });
-        let code = answer["error"]["code"].as_i64().unwrap();
-        (code, error.message)
+        let error = &answer["error"];
+        assert!(error.is_object(), "{method}: {answer}");
+        self.oracle.reads("Error", error);
+        let words = error["message"].as_str().unwrap().to_owned();
+        (error["code"].as_i64().unwrap(), words)
     }
 
     async fn create(&mut self, params: Value) -> String {
         let mut params = params;
         params["sessionId"] = "x".into();
-        let created: (_, v1::CreateTerminalResponse) = self.ok("terminal/create", params).await;
-        created.1.terminal_id.0.to_string()
+        let created = self.ok("terminal/create", params).await;
+        created["terminalId"].as_str().unwrap().to_owned()
     }
 
     async fn script(&mut self, steps: &str, more: Value) -> String {
@@ -60,14 +71,14 @@ impl Agent {
         self.create(params).await
     }
 
-    async fn output(&mut self, id: &str) -> v1::TerminalOutputResponse {
-        self.ok("terminal/output", target(id)).await.1
+    async fn output(&mut self, id: &str) -> TerminalText {
+        let output = self.ok("terminal/output", target(id)).await;
+        serde_json::from_value(output).unwrap()
     }
 
-    async fn wait(&mut self, id: &str) -> v1::TerminalExitStatus {
-        let waited: (_, v1::WaitForTerminalExitResponse) =
-            self.ok("terminal/wait_for_exit", target(id)).await;
-        waited.1.exit_status
+    async fn wait(&mut self, id: &str) -> ExitStatus {
+        let waited = self.ok("terminal/wait_for_exit", target(id)).await;
+        serde_json::from_value(waited).unwrap()
     }
 
     /// Its code and all that it printed.
@@ -78,15 +89,16 @@ impl Agent {
     }
 
     async fn kill(&mut self, id: &str) {
-        let _: (_, v1::KillTerminalResponse) = self.ok("terminal/kill", target(id)).await;
+        assert_eq!(self.ok("terminal/kill", target(id)).await, json!({}));
     }
 
     async fn release(&mut self, id: &str) {
-        let _: (_, v1::ReleaseTerminalResponse) = self.ok("terminal/release", target(id)).await;
+        let released = self.ok("terminal/release", target(id)).await;
+        assert_eq!(released, json!({}));
     }
 
     /// Waits until its output says this.
-    async fn says(&mut self, id: &str, text: &str) -> v1::TerminalOutputResponse {
+    async fn says(&mut self, id: &str, text: &str) -> TerminalText {
         let saying = async {
             loop {
                 let output = self.output(id).await;
@@ -250,16 +262,17 @@ fn parameters_are_taken_and_refused_as_the_protocols_own_types_do() {
             let mut params = json!({ "sessionId": "x", "command": "true" });
             let fields = more.as_object().unwrap().clone();
             params.as_object_mut().unwrap().extend(fields);
-            let theirs = serde_json::from_value::<v1::CreateTerminalRequest>(params.clone());
+            let theirs = agent.oracle.verdict("CreateTerminalRequest", &params);
             let answer = agent.wire.call("terminal/create", params.clone()).await;
             match theirs {
-                Ok(_) => {
+                Some(Ok(())) => {
                     let id = answer["result"]["terminalId"].as_str();
                     agent
                         .release(id.unwrap_or_else(|| panic!("{params}: {answer}")))
                         .await;
                 }
-                Err(_) => assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}"),
+                Some(Err(_)) => assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}"),
+                None => return,
             }
         }
         let missing = json!({ "sessionId": "x" });
@@ -285,9 +298,8 @@ fn b13_fields_that_nobody_knows_are_ignored() {
         let mut params = target(&id);
         params["timeoutMs"] = 5.into();
         params["_meta"] = 5.into();
-        let waited: (_, v1::WaitForTerminalExitResponse) =
-            agent.ok("terminal/wait_for_exit", params).await;
-        assert_eq!(waited.1.exit_status.exit_code, Some(3));
+        let waited = agent.ok("terminal/wait_for_exit", params).await;
+        assert_eq!(waited["exitCode"], 3);
     });
 }
 
@@ -299,9 +311,9 @@ fn both_framings_are_served_and_the_handshake_is_the_protocols() {
         for version in [json!(1), json!(99)] {
             let mut params = params.clone();
             params["protocolVersion"] = version;
-            let shaken: (Value, v1::InitializeResponse) = agent.ok("initialize", params).await;
-            assert_eq!(shaken.1.protocol_version, 1.into());
-            assert!(shaken.0["_meta"]["ostler"]["version"].is_string());
+            let shaken = agent.ok("initialize", params).await;
+            assert_eq!(shaken["protocolVersion"], 1);
+            assert!(shaken["_meta"]["ostler"]["version"].is_string());
             let known = [
                 "protocolVersion",
                 "agentCapabilities",
@@ -309,11 +321,10 @@ fn both_framings_are_served_and_the_handshake_is_the_protocols() {
                 "authMethods",
                 "_meta",
             ];
-            let fields = shaken.0.as_object().unwrap();
+            let fields = shaken.as_object().unwrap();
             assert!(
                 fields.keys().all(|k| known.contains(&k.as_str())),
-                "{}",
-                shaken.0
+                "{shaken}"
             );
         }
         let mut lines = house.wire().await;
@@ -681,11 +692,11 @@ fn h46_a_death_by_signal_has_a_name_and_no_code() {
             let id = agent
                 .create(json!({ "command": "bash", "args": ["-c", command] }))
                 .await;
-            let waited: (Value, Value) = agent.ok("terminal/wait_for_exit", target(&id)).await;
+            let waited = agent.ok("terminal/wait_for_exit", target(&id)).await;
             // bash becomes the sh that it was to run.
-            assert_eq!(waited.0, status, "{command}");
-            let output: (Value, Value) = agent.ok("terminal/output", target(&id)).await;
-            assert_eq!(output.0["exitStatus"], status);
+            assert_eq!(waited, status, "{command}");
+            let output = agent.ok("terminal/output", target(&id)).await;
+            assert_eq!(output["exitStatus"], status);
         }
     });
 }
@@ -711,9 +722,7 @@ fn a_terminal_is_an_ordinary_job_of_its_session() {
 fn an_id_is_good_for_its_session_and_for_nobody_else() {
     in_terminals(async |house, mut agent| {
         let id = agent.create(line("sleep 1000")).await;
-        let mut stranger = Agent {
-            wire: house.wire().await,
-        };
+        let mut stranger = Agent::stranger(house).await;
         let opened = stranger
             .wire
             .call("session/open", json!({ "id": "y" }))
@@ -735,7 +744,7 @@ fn an_id_is_good_for_its_session_and_for_nobody_else() {
             }
         }
         stranger
-            .ok::<Value>(
+            .ok(
                 "terminal/release",
                 json!({ "sessionId": "y", "terminalId": id }),
             )

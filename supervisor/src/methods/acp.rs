@@ -5,8 +5,8 @@ use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc, time::Duration};
 
 use ostler_proto::{
     acp::{
-        CreateOptions, CreateTerminal, CreatedTerminal, Done, EnvVariable, ExitStatus,
-        TerminalTarget, TerminalText,
+        CreateTerminal, CreatedTerminal, Done, EnvVariable, ExitStatus, TerminalTarget,
+        TerminalText,
     },
     job::{SpawnError, State},
     limits,
@@ -89,7 +89,7 @@ fn line(command: &str) -> String {
 
 fn start(params: CreateTerminal) -> Start {
     let meta = params.meta.unwrap_or_default();
-    let options = meta.ostler.unwrap_or_else(CreateOptions::default);
+    let options = meta.ostler.unwrap_or_default();
     let mut env: Vec<EnvVariable> = NO_PAGER.map(|(n, v)| EnvVariable::new(n, v)).into();
     env.extend(params.env.unwrap_or_default());
     Start {
