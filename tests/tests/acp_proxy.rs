@@ -421,6 +421,32 @@ fn any_other_editor_gets_the_output_as_text() {
     });
 }
 
+#[test]
+fn what_could_not_be_executed_says_so_to_the_editor() {
+    in_house(async |house| {
+        let mut proxy = ready(house, meta_look()).await;
+        let params = json!({ "sessionId": "s", "command": "no-such-program", "args": ["x"] });
+        let created = proxy.granted(1, "terminal/create", params).await;
+        let id = created["terminalId"].as_str().unwrap().to_owned();
+        let content = json!([{ "type": "terminal", "terminalId": id }]);
+        proxy
+            .update(json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "content": content }))
+            .await;
+        let words = "no-such-program: command not found\n";
+        proxy
+            .until("its words", |m| {
+                m["params"]["update"]["_meta"]["terminal_output"]["data"] == words
+            })
+            .await;
+        proxy
+            .until("exit", |m| {
+                m["params"]["update"]["_meta"]["terminal_exit"]["exit_code"] == 127
+            })
+            .await;
+        proxy.leave().await;
+    });
+}
+
 /// D 25, 26, 29: agents refer to terminals that they have released, or that were another life's.
 #[test]
 fn a_reference_after_the_release_shows_what_there_was() {
@@ -512,6 +538,16 @@ fn a_wait_that_is_taken_back_ends_and_what_is_not_ours_passes() {
         assert_eq!(proxy.answered(2).await["error"]["code"], -32800);
         let passed = proxy.said("$/cancel_request").await;
         assert_eq!(passed["params"]["requestId"], 3, "the other one was ours");
+        // What cannot be taken back is answered, and nobody else hears of it.
+        proxy.ask(8, "terminal/kill", target(&id)).await;
+        proxy
+            .tell("$/cancel_request", json!({ "requestId": 8 }))
+            .await;
+        assert_eq!(proxy.result(8).await, json!({}));
+        proxy
+            .granted(9, "terminal/wait_for_exit", target(&id))
+            .await;
+        let id = proxy.create(10, "sleep 1000").await;
         let output = proxy.granted(4, "terminal/output", target(&id)).await;
         assert!(output.get("exitStatus").is_none(), "it runs on");
         proxy.leave().await;
@@ -747,7 +783,10 @@ fn when_the_editor_has_gone_the_agent_ends_politely_or_by_force_with_all_of_its_
         let pids = std::fs::read_to_string(house.file("pids")).unwrap();
         assert_eq!(pids.lines().count(), 3);
         for pid in pids.lines() {
-            assert!(!process::lives(pid.parse().unwrap()), "{pid} lives");
+            // The signal is out; to die takes a moment.
+            if let Some(left) = Process::of(pid.parse().unwrap()) {
+                within(PATIENCE, "the end of what the agent ran", left.gone()).await;
+            }
         }
         assert!(begun.elapsed() < PATIENCE);
     });
@@ -756,21 +795,35 @@ fn when_the_editor_has_gone_the_agent_ends_politely_or_by_force_with_all_of_its_
 #[test]
 fn an_editor_that_reads_no_more_has_gone_as_well() {
     in_house(async |house| {
-        let line = "while echo line; do sleep 0.01; done; exec sleep 1000";
-        let mut child = {
-            let mut command = house.ostler(&["acp", "--", "bash", "-c", line]);
-            let mut child = command
-                .stdin(std::process::Stdio::piped())
-                .stdout(std::process::Stdio::piped())
-                .stderr(std::process::Stdio::null())
-                .spawn()
-                .unwrap();
-            drop(child.stdout.take());
-            child
-        };
+        let line = "while echo line; do :; done; exec sleep 1000";
+        let mut command = house.ostler(&["acp", "--", "bash", "-c", line]);
+        let child = command
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        drop(child.stdout.take());
         let gone = Process::of(child.id()).unwrap();
         assert!(gone.gone_within(PATIENCE));
-        child.wait().unwrap();
+        // bash finds nobody who reads, or is ended.
+        let code = child.wait().unwrap().code();
+        assert!(matches!(code, Some(141 | 143)), "{code:?}");
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+        let ours = said.lines().filter(|l| !l.contains("echo"));
+        assert_eq!(ours.count(), 0, "{said}");
+    });
+}
+
+#[test]
+fn the_end_of_what_the_agent_says_is_the_end_for_the_editor() {
+    in_house(async |house| {
+        let fifo = house.fifo("go");
+        let line = format!("echo last; exec >&-; : <{fifo}; exit 5");
+        let mut proxy = Proxy::start(house, &["bash", "-c", &line]);
+        assert_eq!(proxy.rest().await, b"last\n");
+        house.open(&fifo).await;
+        assert_eq!(proxy.leave().await, 5);
     });
 }
 

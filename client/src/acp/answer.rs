@@ -35,6 +35,17 @@ pub(super) const OWN_METHODS: [&str; 8] = [
     "_ostler/keys",
 ];
 
+/// What `_meta.ostler` of `terminal/create` may ask for.
+pub(super) const OWN_OPTIONS: [&str; 7] = [
+    "pty",
+    "stdin",
+    "name",
+    "key",
+    "timeoutMs",
+    "idleMs",
+    "graceMs",
+];
+
 /// Bytes of a terminal that are kept when it is released, for who refers to it afterwards.
 const KEPT: u64 = 16 * 1024;
 
@@ -191,10 +202,17 @@ async fn remember(session: &Session, opened: &Opened, id: &str) {
             ..Read::default()
         };
         let page = opened.client.ask::<JobRead>(read).await?;
-        Ok::<_, Error>((page, status))
+        let text = page.text.unwrap_or_default();
+        let text = match page.next {
+            // What could not be executed has printed nothing, and says why.
+            0 => opened.ask::<TerminalOutput>(id).await?.output,
+            _ => text,
+        };
+        let cut = page.from > 0 || page.lost > 0;
+        Ok::<_, Error>(Past { text, cut, status })
     };
     // What is gone already has no more words.
-    let Ok((page, status)) = end.await else {
+    let Ok(past) = end.await else {
         return;
     };
     let followers = session.display().followers(id);
@@ -202,14 +220,7 @@ async fn remember(session: &Session, opened: &Opened, id: &str) {
         // It reads to the end and goes; an editor that does not read must not hold up its agent.
         let _ = tokio::time::timeout(TOLD, follower.wait_for(|done| *done)).await;
     }
-    session.display().end(
-        id,
-        Past {
-            text: page.text.unwrap_or_default(),
-            cut: page.from > 0 || page.lost > 0,
-            status,
-        },
-    );
+    session.display().end(id, past);
 }
 
 async fn own(session: &Session, method: &str, params: Value) -> Answer {

@@ -4,13 +4,13 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, watch};
 
 /// Bytes read in one go.
 const CHUNK: usize = 64 * 1024;
@@ -106,22 +106,33 @@ pub(super) fn editor_in() -> Inlet {
     from
 }
 
-/// Standard output, and who is told when all is written or nobody reads.
-pub(super) fn editor_out() -> (Outlet, oneshot::Receiver<()>) {
+/// Standard output, and what is true when nobody reads there any more, and ends when all is written.
+pub(super) fn editor_out() -> (Outlet, watch::Receiver<bool>) {
     let (outlet, mut from) = Outlet::new();
-    let (told, done) = oneshot::channel::<()>();
+    let (told, done) = watch::channel(false);
     std::thread::spawn(move || {
         let mut output = standard(1);
         while let Some(bytes) = from.blocking_recv() {
             if output.write_all(&bytes).is_err() {
+                // First, so that senders find nobody there when they hear of it.
+                drop(from);
+                let _ = told.send(true);
                 break;
             }
         }
-        // First, so that senders find nobody there when they hear of it.
-        drop(from);
-        drop(told);
+        let_go(1);
     });
     (outlet, done)
+}
+
+/// Lets the other side of a standard stream see its end. Its number stays taken.
+fn let_go(fd: i32) {
+    if let Ok(null) = File::open("/dev/null") {
+        // SAFETY: two open descriptors.
+        unsafe {
+            libc::dup2(null.as_raw_fd(), fd);
+        }
+    }
 }
 
 /// One of the standard streams without a buffer of the library's; closing it is not ours.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use ostler::Error;
 use ostler_proto::acp::ExitStatus;
 use ostler_proto::job::Page;
-use ostler_proto::methods::{JobRead, Read, TerminalWaitForExit};
+use ostler_proto::limits;
+use ostler_proto::methods::{JobRead, Read, TerminalOutput, TerminalWaitForExit};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -18,8 +19,6 @@ use super::session::{Opened, Session};
 const PAGE: u64 = 32 * 1024;
 /// Whoever is further behind than this is told how much was left out.
 const BEHIND: u64 = 256 * 1024;
-/// One look at the supervisor, while nothing is printed.
-const WAIT_MS: u64 = 60_000;
 
 /// A pause after each update, for an editor that draws it.
 fn pause(look: Look) -> Duration {
@@ -57,7 +56,7 @@ impl Following {
         let mut ended = Box::pin(self.opened.ask::<TerminalWaitForExit>(&self.id));
         let (mut cursor, mut status) = (0, None);
         loop {
-            let wait_ms = status.is_none().then_some(WAIT_MS);
+            let wait_ms = status.is_none().then_some(limits::WAIT_MAX);
             let page = tokio::select! {
                 page = self.read(cursor, wait_ms) => Some(page),
                 told = &mut ended, if status.is_none() => {
@@ -81,6 +80,9 @@ impl Following {
                 self.send(updates).await?;
             }
             if let Some(status) = status.take_if(|_| !more || cursor >= page.end) {
+                if cursor == 0 {
+                    self.tell_failure().await?;
+                }
                 return Ok(status);
             }
             if more && status.is_none() {
@@ -90,6 +92,20 @@ impl Following {
                 }
             }
         }
+    }
+
+    /// What could not be executed has printed nothing, and says why.
+    async fn tell_failure(&self) -> Result<(), Gone> {
+        let output = self.opened.ask::<TerminalOutput>(&self.id).await;
+        let text = output.map(|output| output.output).unwrap_or_default();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let updates = self
+            .session
+            .display()
+            .printed(self.look, &self.id, &text, true);
+        self.send(updates).await
     }
 
     async fn read(&self, since: u64, wait_ms: Option<u64>) -> Result<Page, Error> {

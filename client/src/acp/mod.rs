@@ -60,14 +60,22 @@ pub(crate) async fn run(agent: Command, around: Surroundings, note: fn(&str)) ->
     );
     let (to_editor, mut unread) = ends::editor_out();
     let relay = Relay::new(around, to_editor.clone(), to_agent.clone(), note);
-    let passing = |way, from, to: &Outlet| tokio::spawn(pass(relay.clone(), way, from, to.clone()));
-    let mut up = passing(Way::Up, from_agent, &to_editor);
-    let mut down = passing(Way::Down, ends::editor_in(), &to_agent);
+    // The end of what one side says is the end of what the other one hears.
+    let passing = |way, from, to: Outlet| {
+        let relay = relay.clone();
+        tokio::spawn(async move {
+            // Where nobody hears it, that is its end as well.
+            let _ = pass(relay, way, from, &to).await;
+            to.close().await;
+        })
+    };
+    let mut up = passing(Way::Up, from_agent, to_editor);
+    let mut down = passing(Way::Down, ends::editor_in(), to_agent.clone());
     let told = tokio::select! {
         () = agent.ended() => None,
         // The editor says no more, or reads no more.
         _ = &mut down => Some(PATIENCE),
-        _ = &mut unread => Some(PATIENCE),
+        true = async { unread.wait_for(|unread| *unread).await.is_ok() } => Some(PATIENCE),
         _ = signals.next() => Some(Duration::ZERO),
     };
     let ending = async {
@@ -87,8 +95,7 @@ pub(crate) async fn run(agent: Command, around: Surroundings, note: fn(&str)) ->
     let ((), _) = tokio::join!(ending, tokio::time::timeout(CLOSING, relay.finish_all()));
     let last_words = async {
         let _ = (&mut up).await;
-        to_editor.close().await;
-        let _ = unread.await;
+        while unread.changed().await.is_ok() {}
     };
     let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
     up.abort();
@@ -96,7 +103,7 @@ pub(crate) async fn run(agent: Command, around: Surroundings, note: fn(&str)) ->
 }
 
 /// Passes on what comes from one side.
-async fn pass(relay: Relay, way: Way, mut from: Inlet, to: Outlet) -> Result<(), Gone> {
+async fn pass(relay: Relay, way: Way, mut from: Inlet, to: &Outlet) -> Result<(), Gone> {
     let mut lines = Lines::default();
     let mut turn = None;
     loop {

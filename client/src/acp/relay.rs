@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::answer::{self, Answer, Failure, OWN_METHODS};
+use super::answer::{self, Answer, Failure, OWN_METHODS, OWN_OPTIONS};
 use super::display::{Look, Then};
 use super::ends::{Gone, Outlet};
 use super::fields::Fields;
@@ -47,8 +47,8 @@ struct State {
     look: Option<Look>,
     asked: HashMap<String, Asked>,
     sessions: HashMap<String, Arc<Session>>,
-    /// Waits of the agent that it may take back.
-    waits: HashMap<String, oneshot::Sender<()>>,
+    /// What the agent has asked that is not answered yet; the waits among it can be taken back.
+    pending: HashMap<String, Option<oneshot::Sender<()>>>,
     /// Kept open, so that the supervisor does not leave meanwhile.
     client: Option<Client>,
     closing: Vec<tokio::task::JoinHandle<()>>,
@@ -205,7 +205,7 @@ impl Relay {
         let shows = meta.value("terminal_output") == Some(true.into());
         meta.set(
             "ostler",
-            &json!({ "version": VERSION, "methods": OWN_METHODS }),
+            &json!({ "version": VERSION, "methods": OWN_METHODS, "create": OWN_OPTIONS }),
         );
         offered.set("terminal", &true);
         offered.set("_meta", &meta);
@@ -288,29 +288,30 @@ impl Relay {
     fn take_back(&self, message: &Fields) -> bool {
         let params = message.object("params").unwrap_or_default();
         let id = params.get("requestId").and_then(name);
-        let wait = id.and_then(|id| self.state().waits.remove(&id));
-        // Whoever waits for it may have been answered in this moment.
-        wait.map(|wait| wait.send(())).is_some()
+        let pending = id.and_then(|id| Some(self.state().pending.get_mut(&id)?.take()));
+        let is_ours = pending.is_some();
+        if let Some(wait) = pending.flatten() {
+            // Whoever waits for it may have been answered in this moment.
+            let _ = wait.send(());
+        }
+        is_ours
     }
 
     /// Answers beside everything else: nothing that waits may hold up what follows it.
     fn begin_answer(&self, method: String, id: Box<RawValue>, message: &Fields) {
         let relay = self.clone();
         let params = message.get("params").map(ToOwned::to_owned);
-        let wait = name(&id).filter(|_| answer::can_be_cancelled(&method));
+        let name = name(&id).unwrap_or_default();
         let (cancel, cancelled) = oneshot::channel();
-        if let Some(name) = wait.clone() {
-            self.state().waits.insert(name, cancel);
-        }
+        let cancel = answer::can_be_cancelled(&method).then_some(cancel);
+        self.state().pending.insert(name.clone(), cancel);
         tokio::spawn(async move {
             let answer = tokio::select! {
                 answer = relay.answer(&method, params) => answer,
                 // Where it cannot be taken back, the sender is gone.
                 Ok(()) = cancelled => Err(Failure::cancelled()),
             };
-            if let Some(name) = wait {
-                relay.state().waits.remove(&name);
-            }
+            relay.state().pending.remove(&name);
             // An agent that has gone needs no answer.
             let _ = relay.agent.send(Response::line(id, answer)).await;
         });

@@ -10,7 +10,7 @@ use ostler_proto::address::SESSION_VARIABLE;
 use ostler_proto::methods::{
     CloseSession, Method, OpenSession, ResourceLimit, SessionClose, TerminalCreate,
 };
-use ostler_proto::refusal::RefusalKind;
+use ostler_proto::refusal::{Refusal, RefusalKind};
 use ostler_proto::{id, limits};
 
 use super::display::Display;
@@ -126,8 +126,19 @@ pub(super) struct Session {
     /// Its id between editor and agent.
     pub(super) id: String,
     cwd: Option<String>,
-    opened: tokio::sync::Mutex<Option<Opened>>,
+    jobs: tokio::sync::Mutex<Jobs>,
     display: Mutex<Display>,
+}
+
+/// Whether there is a session of jobs for it.
+#[derive(Default)]
+enum Jobs {
+    /// Not yet.
+    #[default]
+    None,
+    Open(Opened),
+    /// Not any more, and never again.
+    Closed,
 }
 
 impl Session {
@@ -135,7 +146,7 @@ impl Session {
         Self {
             id,
             cwd,
-            opened: tokio::sync::Mutex::default(),
+            jobs: tokio::sync::Mutex::default(),
             display: Mutex::default(),
         }
     }
@@ -147,7 +158,10 @@ impl Session {
 
     /// The session of jobs, where there is one.
     pub(super) async fn opened(&self) -> Option<Opened> {
-        self.opened.lock().await.clone()
+        match &*self.jobs.lock().await {
+            Jobs::Open(opened) => Some(opened.clone()),
+            Jobs::None | Jobs::Closed => None,
+        }
     }
 
     /// Starts a terminal. Where the supervisor was ended meanwhile, another one is started: what it had is gone, but the
@@ -176,20 +190,26 @@ impl Session {
         around: &Surroundings,
         lost: Option<&Opened>,
     ) -> Result<(Opened, bool), Error> {
-        let mut slot = self.opened.lock().await;
-        if let Some(opened) = &*slot
-            && lost.is_none_or(|lost| lost.id != opened.id)
-        {
-            return Ok((opened.clone(), false));
+        let mut jobs = self.jobs.lock().await;
+        match &*jobs {
+            Jobs::Closed => {
+                let words = format!("session {} is over", self.id);
+                return Err(Refusal::new(RefusalKind::SessionGone, words).into());
+            }
+            Jobs::Open(opened) if lost.is_none_or(|lost| lost.id != opened.id) => {
+                return Ok((opened.clone(), false));
+            }
+            Jobs::Open(_) | Jobs::None => {}
         }
         let opened = around.open(self.cwd.as_deref()).await?;
-        *slot = Some(opened.clone());
+        *jobs = Jobs::Open(opened.clone());
         Ok((opened, true))
     }
 
     /// Ends its terminals and forgets it.
     pub(super) async fn close(&self) {
-        let Some(opened) = self.opened.lock().await.take() else {
+        let jobs = std::mem::replace(&mut *self.jobs.lock().await, Jobs::Closed);
+        let Jobs::Open(opened) = jobs else {
             return;
         };
         let params = CloseSession {
