@@ -2,6 +2,9 @@
 
 use ostler_proto::limits;
 
+/// Memory that is kept for the next line.
+const KEPT: usize = 1024 * 1024;
+
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -14,6 +17,8 @@ pub(super) enum Next {
 /// Bytes that came and are no whole line yet.
 pub(super) struct Lines {
     bytes: Vec<u8>,
+    /// Where the next line begins.
+    at: usize,
     searched: usize,
     most: usize,
     /// Inside a line that is too long.
@@ -30,6 +35,7 @@ impl Lines {
     fn bounded(most: usize) -> Self {
         Self {
             bytes: Vec::new(),
+            at: 0,
             searched: 0,
             most,
             passing: false,
@@ -44,21 +50,18 @@ impl Lines {
     /// What can be passed on now.
     pub(super) fn next(&mut self) -> Option<Next> {
         let new = &self.bytes[self.searched..];
-        if let Some(at) = new.iter().position(|b| *b == b'\n') {
-            let rest = self.bytes.split_off(self.searched + at + 1);
-            let bytes = std::mem::replace(&mut self.bytes, rest);
-            self.searched = 0;
+        if let Some(found) = new.iter().position(|b| *b == b'\n') {
+            let bytes = self.cut(self.searched + found + 1);
             return Some(if std::mem::take(&mut self.passing) {
                 Next::Piece { bytes, last: true }
             } else {
                 Next::Line(bytes)
             });
         }
-        self.searched = self.bytes.len();
+        self.compact();
         self.passing |= self.bytes.len() > self.most;
         if self.passing && !self.bytes.is_empty() {
-            self.searched = 0;
-            let bytes = std::mem::take(&mut self.bytes);
+            let bytes = self.cut(self.bytes.len());
             return Some(Next::Piece { bytes, last: false });
         }
         None
@@ -66,12 +69,30 @@ impl Lines {
 
     /// What is left at the end, which has no line end.
     pub(super) fn rest(&mut self) -> Option<Next> {
-        let bytes = std::mem::take(&mut self.bytes);
-        self.searched = 0;
+        let bytes = self.cut(self.bytes.len());
         if std::mem::take(&mut self.passing) {
             return Some(Next::Piece { bytes, last: true });
         }
         (!bytes.is_empty()).then_some(Next::Line(bytes))
+    }
+
+    fn cut(&mut self, to: usize) -> Vec<u8> {
+        let line = self.bytes[self.at..to].to_vec();
+        self.at = to;
+        self.searched = to;
+        line
+    }
+
+    /// Moves what is left to the front, only when nothing whole is left, so that each byte moves once. A long line is no
+    /// reason to keep its memory.
+    fn compact(&mut self) {
+        if self.at == self.bytes.len() && self.bytes.capacity() > KEPT {
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.drain(..self.at);
+        }
+        self.at = 0;
+        self.searched = self.bytes.len();
     }
 }
 
