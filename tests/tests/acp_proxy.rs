@@ -703,6 +703,34 @@ fn an_agent_goes_on_when_the_supervisor_was_ended_and_gets_another_one() {
 }
 
 #[test]
+fn a_session_that_a_person_renames_or_closes_is_no_end_for_the_agent() {
+    in_house(async |house| {
+        let mut proxy = ready(house, json!({})).await;
+        let id = proxy.create(1, "echo hi; exec sleep 1000").await;
+        let before = sessions(house).await.remove(0);
+        let renamed = house.cli(&["session", "rename", &before, "mine"]);
+        assert_eq!(renamed.code, 0, "{renamed:?}");
+        let output = proxy.granted(2, "terminal/output", target(&id)).await;
+        assert!(output.get("exitStatus").is_none(), "{output}");
+        house.kill_supervisor().await;
+        proxy.granted(3, "terminal/output", target(&id)).await;
+        proxy.create(4, "true").await;
+        assert_eq!(sessions(house).await, ["mine"]);
+        let closed = house.cli(&["session", "close", "mine"]);
+        assert_eq!(closed.code, 0, "{closed:?}");
+        proxy.ask(5, "terminal/output", target(&id)).await;
+        assert_eq!(proxy.answered(5).await["error"]["code"], -32002);
+        let id = proxy.create(6, "echo again").await;
+        proxy
+            .granted(7, "terminal/wait_for_exit", target(&id))
+            .await;
+        assert_eq!(sessions(house).await.len(), 1);
+        proxy.leave().await;
+        until_open(house, 0).await;
+    });
+}
+
+#[test]
 fn the_exit_code_is_the_agents_and_what_it_ran_ends_with_it() {
     in_house(async |house| {
         for (agent, code) in [

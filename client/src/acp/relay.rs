@@ -12,7 +12,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler::Client;
-use ostler_proto::{VERSION, acp};
+use ostler_proto::refusal::Refusal;
+use ostler_proto::{VERSION, acp, limits};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -304,6 +305,9 @@ impl Relay {
         let name = name(&id).unwrap_or_default();
         let (cancel, cancelled) = oneshot::channel();
         let cancel = answer::can_be_cancelled(&method).then_some(cancel);
+        if self.state().pending.len() >= limits::pending() {
+            return self.refuse(id);
+        }
         self.state().pending.insert(name.clone(), cancel);
         tokio::spawn(async move {
             let answer = tokio::select! {
@@ -315,6 +319,14 @@ impl Relay {
             // An agent that has gone needs no answer.
             let _ = relay.agent.send(Response::line(id, answer)).await;
         });
+    }
+
+    fn refuse(&self, id: Box<RawValue>) {
+        let most = limits::pending() as u64;
+        let words = "too many requests of the agent are pending";
+        let refusal = Refusal::limit("pending", most, words, &[]);
+        let (agent, line) = (self.agent.clone(), Response::line(id, Err(refusal.into())));
+        tokio::spawn(async move { agent.send(line).await });
     }
 
     async fn answer(&self, method: &str, params: Option<Box<RawValue>>) -> Answer {

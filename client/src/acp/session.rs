@@ -164,8 +164,8 @@ impl Session {
         }
     }
 
-    /// Starts a terminal. Where the supervisor was ended meanwhile, another one is started: what it had is gone, but the
-    /// agent can go on.
+    /// Starts a terminal. Where the supervisor was ended meanwhile, another one is started, and where a person has closed
+    /// the session, another one is opened: what there was is gone, but the agent can go on.
     ///
     /// # Errors
     /// It was refused, or there is no supervisor.
@@ -176,7 +176,7 @@ impl Session {
     ) -> Result<CreatedTerminal, Error> {
         let (mut opened, fresh) = self.open(around, None).await?;
         match create(around, &opened, params.clone()).await {
-            Err(Error::Unavailable(_)) if !fresh => {
+            Err(error) if !fresh && is_lost(&error) => {
                 opened = self.open(around, Some(&opened)).await?.0;
                 create(around, &opened, params).await
             }
@@ -218,6 +218,18 @@ impl Session {
         };
         // A supervisor that is gone has ended them itself; one that cannot be asked does so by the lease.
         let _ = opened.client.ask::<SessionClose>(params).await;
+    }
+}
+
+/// Tells whether the session of jobs is there no more.
+fn is_lost(error: &Error) -> bool {
+    match error {
+        Error::Unavailable(_) => true,
+        Error::Refused(r) => matches!(
+            r.kind,
+            RefusalKind::NotFound | RefusalKind::SessionGone | RefusalKind::Moved
+        ),
+        Error::Broken(_) | Error::Protocol(_) => false,
     }
 }
 

@@ -59,6 +59,7 @@ async fn plan(caller: &Caller, mut params: CreateTerminal) -> Result<Plan, Refus
     if params.command.trim().is_empty() || params.command.contains('\0') {
         return Err(Refusal::bad("command", "must be a program or a line"));
     }
+    params.session_id = session(caller, &params.session_id);
     let args = params.args.take().unwrap_or_default();
     let is_line = args.is_empty();
     let command = std::mem::take(&mut params.command);
@@ -160,11 +161,28 @@ fn complaint(error: &SpawnError) -> String {
     format!("{what}: {why}\n")
 }
 
+/// A session by the id that an agent was told. Nobody can tell it of another one, so it stays good when the session is
+/// renamed.
+fn session(caller: &Caller, asked: &str) -> String {
+    let moved = caller
+        .house()
+        .registry
+        .key_of(Some(asked), &caller.access())
+        .err();
+    let to = moved.and_then(|r| {
+        let renamed = r.kind == RefusalKind::Moved && r.data.get("renamed") == Some(&true.into());
+        let to = r.data.get("to").filter(|_| renamed)?.as_str();
+        to.map(str::to_owned)
+    });
+    to.unwrap_or_else(|| asked.to_owned())
+}
+
 /// A terminal by the id that was answered, in the session in which it was made. A foreign one is answered like one that
 /// never was.
 fn find(caller: &Caller, target: &TerminalTarget) -> Result<Arc<Job>, Refusal> {
     let (registry, access) = (&caller.house().registry, caller.access());
-    let key = registry.key_of(Some(&target.session_id), &access)?;
+    let session = session(caller, &target.session_id);
+    let key = registry.key_of(Some(&session), &access)?;
     let unknown = || {
         let words = format!(
             "no terminal {} in session {}",
