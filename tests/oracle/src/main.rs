@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 fn check<T: DeserializeOwned>(value: Value) -> Result<(), String> {
-    serde_json::from_value::<T>(value).map(drop).map_err(|e| e.to_string())
+    serde_json::from_value::<T>(value)
+        .map(drop)
+        .map_err(|e| e.to_string())
 }
 
 macro_rules! verdict {
