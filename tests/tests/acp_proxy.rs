@@ -844,6 +844,19 @@ fn an_editor_that_reads_no_more_has_gone_as_well() {
 }
 
 #[test]
+fn an_editor_that_does_not_read_can_still_end_it() {
+    in_house(async |house| {
+        let mut proxy = Proxy::start(house, &["sh", "-c", "echo up; while :; do echo line; done"]);
+        assert_eq!(proxy.line().await, b"up\n");
+        let begun = Instant::now();
+        let process = Process::of(proxy.child.id().unwrap()).unwrap();
+        process.signal(libc::SIGTERM);
+        assert_eq!(proxy.code().await, 143);
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
 fn the_end_of_what_the_agent_says_is_the_end_for_the_editor() {
     in_house(async |house| {
         let fifo = house.fifo("go");

@@ -120,6 +120,8 @@ struct Call {
 pub(super) struct Then {
     /// It is another message now.
     pub(super) changed: bool,
+    /// The terminal that the editor is told of by it.
+    told: Option<String>,
     /// Updates that follow it.
     pub(super) updates: Vec<Value>,
     /// Terminals whose output the editor is to be told of, with who is told when that is done.
@@ -187,68 +189,81 @@ impl Display {
         let Some(call_id) = call.text("toolCallId") else {
             return then;
         };
+        self.note(&call_id, call);
+        let Some(content) = call.list("content") else {
+            return then;
+        };
+        let mut parts = Vec::with_capacity(content.len());
+        for item in content {
+            let may_tell = look == Look::Terminal && can_tell && then.told.is_none();
+            parts.push(self.part(look, may_tell, &call_id, item, &mut then));
+        }
+        let has_text = parts.iter().any(|part| matches!(part, Part::Text(_)));
+        if has_text {
+            call.set("content", &self.content(&parts));
+        }
         let known = self.calls.entry(&call_id, Call::default);
+        // What stands in it without being shown as text is nothing that changes.
+        known.parts = if has_text { parts } else { Vec::new() };
+        let told = then.told.as_ref();
+        if let Some((id, terminal)) = told.and_then(|id| Some((id, self.terminals.get(id)?))) {
+            tell(call, known, id, terminal);
+        }
+        then.changed = has_text || then.told.is_some();
+        then
+    }
+
+    /// Remembers what is said of a tool call beside its content.
+    fn note(&mut self, call_id: &str, call: &Fields) {
+        let known = self.calls.entry(call_id, Call::default);
         for name in HEAD {
             if let Some(value) = call.get(name).filter(|v| v.get().len() <= FIELD) {
                 known.head.set(name, &value);
             }
         }
-        let Some(content) = call.list("content") else {
-            return then;
+    }
+
+    /// What becomes of a part of the content. `may_tell`: the message can be the first to show a terminal.
+    fn part(
+        &mut self,
+        look: Look,
+        may_tell: bool,
+        call_id: &str,
+        item: Box<RawValue>,
+        then: &mut Then,
+    ) -> Part {
+        let Some(id) = referred(&item) else {
+            return Part::Theirs(item);
         };
-        known.parts.clear();
-        let mut new = Vec::with_capacity(content.len());
-        let (mut parts, mut told) = (Vec::new(), None);
-        for item in content {
-            let Some(id) = referred(&item) else {
-                new.push(item.clone());
-                parts.push(Part::Theirs(item));
-                continue;
-            };
-            let terminal = self.terminals.get_mut(&id);
-            let stays = match &terminal {
-                _ if look == Look::Text => false,
-                Some(t) if t.told_in.is_some() => true,
-                Some(_) => can_tell && told.is_none(),
-                None => false,
-            };
-            if let Some(terminal) = terminal {
-                let fresh = terminal.told_in.is_none();
-                if stays && fresh {
-                    terminal.told_in = Some(call_id.clone());
-                    told = Some(id.clone());
-                }
-                if terminal.follower.is_none() && terminal.status.is_none() {
-                    let (done, follower) = watch::channel(false);
-                    terminal.follower = Some(follower);
-                    then.follow.push((id.clone(), done));
-                } else if stays && fresh {
-                    then.updates.extend(past(&call_id, &id, terminal));
-                }
-            }
-            if stays {
-                new.push(item.clone());
-                parts.push(Part::Theirs(item));
-            } else {
-                then.changed = true;
-                new.extend(self.text(&id));
-                parts.push(Part::Text(id));
-            }
+        let Some(terminal) = self.terminals.get_mut(&id) else {
+            return Part::Text(id);
+        };
+        let tells = may_tell && terminal.told_in.is_none();
+        if tells {
+            terminal.told_in = Some(call_id.to_owned());
+            then.told = Some(id.clone());
         }
-        if then.changed {
-            call.set("content", &new);
+        if terminal.follower.is_none() && terminal.status.is_none() {
+            let (done, follower) = watch::channel(false);
+            terminal.follower = Some(follower);
+            then.follow.push((id.clone(), done));
+        } else if tells {
+            then.updates.extend(past(call_id, &id, terminal));
         }
-        let known = self.calls.entry(&call_id, Call::default);
-        if then.changed {
-            known.parts = parts;
+        if look == Look::Terminal && terminal.told_in.is_some() {
+            Part::Theirs(item)
+        } else {
+            Part::Text(id)
         }
-        if let Some(id) = told
-            && let Some(terminal) = self.terminals.get(&id)
-        {
-            then.changed = true;
-            tell(call, known, &id, terminal);
-        }
-        then
+    }
+
+    /// Parts as the editor gets them.
+    fn content(&self, parts: &[Part]) -> Vec<Box<RawValue>> {
+        let shown = parts.iter().filter_map(|part| match part {
+            Part::Theirs(item) => Some(item.clone()),
+            Part::Text(id) => self.text(id),
+        });
+        shown.collect()
     }
 
     /// A terminal as a part of the content of a tool call.
@@ -301,11 +316,7 @@ impl Display {
         calls
             .filter(|(_, call)| call.parts.iter().any(has))
             .map(|(call_id, call)| {
-                let parts = call.parts.iter().filter_map(|part| match part {
-                    Part::Theirs(item) => Some(item.clone()),
-                    Part::Text(id) => self.text(id),
-                });
-                let content: Vec<_> = parts.collect();
+                let content = self.content(&call.parts);
                 json!({ "sessionUpdate": "tool_call_update", "toolCallId": call_id, "content": content })
             })
             .collect()

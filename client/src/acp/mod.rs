@@ -44,8 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(3);
 /// How long its sessions may take to be closed when all is over.
 const CLOSING: Duration = Duration::from_secs(10);
-/// How long the last words of the agent may take to reach the editor.
-const LAST_WORDS: Duration = Duration::from_secs(30);
+/// How long the last words of an agent that has ended may take to reach its editor, and those of one whose editor wanted
+/// it to end.
+const LAST_WORDS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(2)];
 
 /// Serves one editor until it or its agent has gone. Returns the exit code of the agent.
 ///
@@ -97,7 +98,7 @@ pub(crate) async fn run(agent: Command, around: Surroundings, note: fn(&str)) ->
         let _ = (&mut up).await;
         while unread.changed().await.is_ok() {}
     };
-    let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+    let _ = tokio::time::timeout(LAST_WORDS[usize::from(told.is_some())], last_words).await;
     up.abort();
     agent.code()
 }

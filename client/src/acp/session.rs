@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ostler::{Client, Error, Mode, Options};
 use ostler_proto::acp::{CreateTerminal, CreatedTerminal, EnvVariable, TerminalTarget};
@@ -21,6 +22,8 @@ const LEASE_MS: u64 = 30_000;
 const COMMANDS: u32 = 256;
 /// Grace of the jobs of a session that is closed.
 const GRACE_MS: u64 = 1_000;
+/// How long the supervisor may take to be there when the editor shakes hands.
+const REACH: Duration = Duration::from_secs(10);
 /// Tries to find an id that nobody has.
 const TRIES: u32 = 5;
 
@@ -48,8 +51,10 @@ impl Surroundings {
         let mut options = self.options.clone();
         options.session = None;
         let client = Client::new(options);
-        client.hello().await?;
-        Ok(client)
+        match tokio::time::timeout(REACH, client.hello()).await {
+            Ok(hello) => hello.map(|_| client),
+            Err(_) => Err(Error::Protocol("it does not answer in time".into())),
+        }
     }
 
     /// Opens a session that was not there before.
