@@ -843,6 +843,74 @@ fn an_editor_that_reads_no_more_has_gone_as_well() {
     });
 }
 
+/// The answers to an agent that does not read must not keep its end from coming.
+#[test]
+fn an_agent_that_does_not_read_ends_with_its_editor() {
+    in_house(async |house| {
+        let initialize = r#"{"jsonrpc":"2.0","id":9,"method":"initialize","params":{}}"#;
+        let new = r#"{"jsonrpc":"2.0","id":8,"method":"session/new","params":{"cwd":"/"}}"#;
+        let create = r#"{"jsonrpc":"2.0","id":1,"method":"terminal/create","params":{"sessionId":"s","command":"head -c 3000000 /dev/zero"}}"#;
+        // It answers the handshake, then asks and asks and reads nothing.
+        let agent = format!(
+            r#"read x; echo '{{"jsonrpc":"2.0","id":9,"result":{{"protocolVersion":1}}}}'
+            read x; echo '{{"jsonrpc":"2.0","id":8,"result":{{"sessionId":"s"}}}}'
+            echo '{create}'; read x; id=${{x#*proc_}}; id=proc_${{id%%\"*}}
+            for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+                echo '{{"jsonrpc":"2.0","id":'$n',"method":"terminal/wait_for_exit","params":{{"sessionId":"s","terminalId":"'$id'"}}}}'
+                echo '{{"jsonrpc":"2.0","id":1'$n',"method":"terminal/output","params":{{"sessionId":"s","terminalId":"'$id'"}}}}'
+            done
+            echo '{{"jsonrpc":"2.0","method":"asked"}}'; exec sleep 1000"#
+        );
+        for signal in [None, Some(libc::SIGTERM)] {
+            let mut proxy = Proxy::start(house, &["bash", "-c", &agent]);
+            proxy
+                .send(format!("{initialize}\n{new}\n").as_bytes())
+                .await;
+            proxy.said("asked").await;
+            // As much as there is room for, from the editor as well.
+            let mut stdin = proxy.stdin.take().unwrap();
+            let filling = tokio::spawn(async move {
+                use tokio::io::AsyncWriteExt;
+                let line = [&[b'x'; 100_000][..], b"\n"].concat();
+                for _ in 0..30 {
+                    let _ = stdin.write_all(&line).await;
+                }
+                stdin
+            });
+            let begun = Instant::now();
+            match signal {
+                Some(signal) => {
+                    let process = Process::of(proxy.child.id().unwrap()).unwrap();
+                    process.signal(signal);
+                }
+                None => filling.abort(),
+            }
+            assert_eq!(proxy.code().await, 143, "{signal:?}");
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        until_open(house, 0).await;
+    });
+}
+
+#[test]
+fn an_editor_that_dies_before_a_full_agent_is_noticed() {
+    in_house(async |house| {
+        use tokio::io::AsyncWriteExt;
+        let mut proxy = Proxy::start(house, &["sleep", "1000"]);
+        let line = [&[b'x'; 100_000][..], b"\n"].concat();
+        let stdin = proxy.stdin.as_mut().unwrap();
+        let full = async {
+            let moment = std::time::Duration::from_millis(300);
+            while tokio::time::timeout(moment, stdin.write_all(&line))
+                .await
+                .is_ok()
+            {}
+        };
+        within(PATIENCE, "a full agent", full).await;
+        assert_eq!(proxy.leave().await, 143);
+    });
+}
+
 #[test]
 fn an_editor_that_does_not_read_can_still_end_it() {
     in_house(async |house| {

@@ -6,15 +6,16 @@ use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::{Mutex, OwnedMutexGuard, mpsc, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, mpsc, watch};
 
 /// Bytes read in one go.
 const CHUNK: usize = 64 * 1024;
-/// Chunks or lines that wait in a channel: its other side goes on when there is room.
+/// Chunks or lines that wait; their sender goes on when there is room.
 const WAITING: usize = 8;
 
 /// How long the output of an agent that has ended is read while nothing comes.
@@ -26,7 +27,12 @@ pub(super) type Inlet = mpsc::Receiver<Vec<u8>>;
 /// Where lines go. Whole lines of several senders never mix.
 #[derive(Clone)]
 pub(super) struct Outlet {
-    to: Arc<Mutex<Option<mpsc::Sender<Vec<u8>>>>>,
+    to: mpsc::UnboundedSender<Option<Vec<u8>>>,
+    /// Places in the queue.
+    room: Arc<Semaphore>,
+    turn: Arc<Mutex<()>>,
+    /// Lines and pieces that have found room.
+    sent: Arc<AtomicU64>,
 }
 
 /// Nobody reads there any more.
@@ -34,28 +40,44 @@ pub(super) struct Outlet {
 pub(super) struct Gone;
 
 /// The right to write a line in pieces.
-pub(super) struct Turn(OwnedMutexGuard<Option<mpsc::Sender<Vec<u8>>>>);
+pub(super) struct Turn {
+    outlet: Outlet,
+    _turn: OwnedMutexGuard<()>,
+}
 
 impl Turn {
     /// Writes a piece.
     async fn send(&self, bytes: Vec<u8>) -> Result<(), Gone> {
-        match &*self.0 {
-            Some(to) => to.send(bytes).await.map_err(|_| Gone),
-            None => Err(Gone),
-        }
+        let outlet = &self.outlet;
+        outlet.room.acquire().await.map_err(|_| Gone)?.forget();
+        outlet.sent.fetch_add(1, Ordering::Relaxed);
+        outlet.to.send(Some(bytes)).map_err(|_| Gone)
     }
 }
 
 impl Outlet {
-    fn new() -> (Self, mpsc::Receiver<Vec<u8>>) {
-        let (to, from) = mpsc::channel(WAITING);
-        let to = Arc::new(Mutex::new(Some(to)));
-        (Self { to }, from)
+    fn new() -> (Self, Queue) {
+        let (to, from) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(WAITING));
+        let queue = Queue {
+            from,
+            room: Arc::clone(&room),
+        };
+        let outlet = Self {
+            to,
+            room,
+            turn: Arc::default(),
+            sent: Arc::default(),
+        };
+        (outlet, queue)
     }
 
     /// Waits for the turn.
     async fn turn(&self) -> Turn {
-        Turn(Arc::clone(&self.to).lock_owned().await)
+        Turn {
+            outlet: self.clone(),
+            _turn: Arc::clone(&self.turn).lock_owned().await,
+        }
     }
 
     /// Writes a whole line.
@@ -78,9 +100,47 @@ impl Outlet {
         Ok((!last).then_some(turn))
     }
 
-    /// Ends the stream behind what was sent, whoever else holds a clone.
-    pub(super) async fn close(&self) {
-        self.to.lock().await.take();
+    /// Comes when nothing has found room for this long.
+    pub(super) async fn stuck(&self, patience: Duration) {
+        loop {
+            let before = self.sent.load(Ordering::Relaxed);
+            tokio::time::sleep(patience).await;
+            if self.sent.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
+    }
+
+    /// Ends the stream behind what was sent, whoever waits to send more. Never waits itself.
+    pub(super) fn close(&self) {
+        // Where nobody reads any more, it has ended.
+        let _ = self.to.send(None);
+    }
+}
+
+/// The other side of an outlet. Who waits for room in it hears of its end.
+struct Queue {
+    from: mpsc::UnboundedReceiver<Option<Vec<u8>>>,
+    room: Arc<Semaphore>,
+}
+
+impl Queue {
+    async fn next(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.from.recv().await.flatten()?;
+        self.room.add_permits(1);
+        Some(bytes)
+    }
+
+    fn blocking_next(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.from.blocking_recv().flatten()?;
+        self.room.add_permits(1);
+        Some(bytes)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.room.close();
     }
 }
 
@@ -106,16 +166,43 @@ pub(super) fn editor_in() -> Inlet {
     from
 }
 
+/// Tells when nobody writes to standard input any more, also while what was written last is not read yet.
+pub(super) fn editor_hung_up() -> watch::Receiver<bool> {
+    let (told, hung_up) = watch::channel(false);
+    std::thread::spawn(move || {
+        let mut fd = libc::pollfd {
+            fd: 0,
+            events: HALF_CLOSED,
+            revents: 0,
+        };
+        // SAFETY: one plain struct that is alive for the call.
+        while unsafe { libc::poll(&raw mut fd, 1, -1) } < 0 {
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return;
+            }
+        }
+        let _ = told.send(true);
+    });
+    hung_up
+}
+
+/// That a socket's other side writes no more; of a pipe that is told in any case.
+#[cfg(target_os = "linux")]
+const HALF_CLOSED: i16 = libc::POLLRDHUP;
+/// Not told elsewhere.
+#[cfg(not(target_os = "linux"))]
+const HALF_CLOSED: i16 = 0;
+
 /// Standard output, and what is true when nobody reads there any more, and ends when all is written.
 pub(super) fn editor_out() -> (Outlet, watch::Receiver<bool>) {
-    let (outlet, mut from) = Outlet::new();
+    let (outlet, mut queue) = Outlet::new();
     let (told, done) = watch::channel(false);
     std::thread::spawn(move || {
         let mut output = standard(1);
-        while let Some(bytes) = from.blocking_recv() {
+        while let Some(bytes) = queue.blocking_next() {
             if output.write_all(&bytes).is_err() {
                 // First, so that senders find nobody there when they hear of it.
-                drop(from);
+                drop(queue);
                 let _ = told.send(true);
                 break;
             }
@@ -172,9 +259,9 @@ pub(super) fn agent_out(fd: OwnedFd, mut ended: watch::Receiver<bool>) -> io::Re
 /// What the agent reads.
 pub(super) fn agent_in(fd: OwnedFd) -> io::Result<Outlet> {
     let mut pipe = pipe::Sender::from_owned_fd(fd)?;
-    let (outlet, mut from) = Outlet::new();
+    let (outlet, mut queue) = Outlet::new();
     tokio::spawn(async move {
-        while let Some(bytes) = from.recv().await {
+        while let Some(bytes) = queue.next().await {
             if pipe.write_all(&bytes).await.is_err() {
                 return;
             }

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use signal_hook_tokio::Signals;
+use tokio::sync::watch;
 
 use self::agent::Agent;
 use self::ends::{Gone, Inlet, Outlet};
@@ -40,6 +41,8 @@ pub(crate) use self::session::{Surroundings, name_of};
 
 /// How long an agent may take to end by itself when its editor has gone.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an agent may take nothing of what an editor has left that has gone.
+const STUCK: Duration = Duration::from_secs(5);
 /// Between the polite and the forced end of an agent.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long its sessions may take to be closed when all is over.
@@ -67,22 +70,25 @@ pub(crate) async fn run(agent: Command, around: Surroundings, note: fn(&str)) ->
         tokio::spawn(async move {
             // Where nobody hears it, that is its end as well.
             let _ = pass(relay, way, from, &to).await;
-            to.close().await;
+            to.close();
         })
     };
     let mut up = passing(Way::Up, from_agent, to_editor);
     let mut down = passing(Way::Down, ends::editor_in(), to_agent.clone());
+    let mut hung_up = ends::editor_hung_up();
     let told = tokio::select! {
         () = agent.ended() => None,
         // The editor says no more, or reads no more.
         _ = &mut down => Some(PATIENCE),
         true = async { unread.wait_for(|unread| *unread).await.is_ok() } => Some(PATIENCE),
+        // It is gone, and its last words find no room.
+        () = left(&mut hung_up, &to_agent) => Some(Duration::ZERO),
         _ = signals.next() => Some(Duration::ZERO),
     };
     let ending = async {
         if let Some(patience) = told {
             down.abort();
-            to_agent.close().await;
+            to_agent.close();
             tokio::select! {
                 () = agent.end(patience, GRACE) => {}
                 // A second one has no patience.
@@ -101,6 +107,15 @@ pub(crate) async fn run(agent: Command, around: Surroundings, note: fn(&str)) ->
     let _ = tokio::time::timeout(LAST_WORDS[usize::from(told.is_some())], last_words).await;
     up.abort();
     agent.code()
+}
+
+/// Comes when the editor has gone and the agent does not take what it has left.
+async fn left(hung_up: &mut watch::Receiver<bool>, agent: &Outlet) {
+    if hung_up.wait_for(|hung_up| *hung_up).await.is_err() {
+        // Nobody tells.
+        std::future::pending::<()>().await;
+    }
+    agent.stuck(STUCK).await;
 }
 
 /// Passes on what comes from one side.

@@ -46,14 +46,15 @@ impl Surroundings {
     /// Makes sure that there is a supervisor.
     ///
     /// # Errors
-    /// There is none, and none could be started.
-    pub(super) async fn reach(&self) -> Result<Client, Error> {
+    /// There is none, and none could be started: why, in words.
+    pub(super) async fn reach(&self) -> Result<Client, String> {
         let mut options = self.options.clone();
         options.session = None;
         let client = Client::new(options);
         match tokio::time::timeout(REACH, client.hello()).await {
-            Ok(hello) => hello.map(|_| client),
-            Err(_) => Err(Error::Protocol("it does not answer in time".into())),
+            Ok(Ok(_)) => Ok(client),
+            Ok(Err(why)) => Err(why.to_string()),
+            Err(_) => Err("the supervisor does not answer".into()),
         }
     }
 
