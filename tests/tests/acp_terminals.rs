@@ -7,7 +7,7 @@ use ostler_proto::acp::{ExitStatus, TerminalText};
 use ostler_proto::limits;
 use ostler_proto::methods::{List, OpenSession};
 use ostler_tests::oracle::Oracle;
-use ostler_tests::{House, PATIENCE, Wire, in_house, puppet, within};
+use ostler_tests::{House, HungFolder, PATIENCE, Wire, in_empty_house, in_house, puppet, within};
 use serde_json::{Value, json};
 
 /// Whoever runs commands.
@@ -220,6 +220,38 @@ fn a_folder_that_is_none_is_an_error_that_names_it_and_leaves_nothing() {
         assert!(house.desk().list().await.is_empty());
         let given = json!({ "command": "pwd", "cwd": "/usr" });
         assert_eq!(agent.ended(given).await.1, "/usr\n");
+    });
+}
+
+#[test]
+fn a_disk_that_does_not_answer_holds_up_nobody_who_does_not_ask_for_it() {
+    in_empty_house(async |house| {
+        let folder = house.file("hung");
+        std::fs::create_dir(&folder).unwrap();
+        let Some(_hung) = HungFolder::over(&folder) else {
+            return;
+        };
+        house.start();
+        let mut agent = Agent::of(house).await;
+        let path = format!("{}:/usr/bin:/bin", folder.display());
+        let env = json!([{ "name": "PATH", "value": path }]);
+        for _ in 0..10 {
+            let given = json!({ "command": "echo slow; true", "env": env });
+            let mut params = given;
+            params["sessionId"] = "x".into();
+            agent.wire.ask("terminal/create", params).await;
+        }
+        let begun = Instant::now();
+        let given = json!({ "command": "/bin/echo", "args": ["prompt"] });
+        assert_eq!(agent.ended(given).await, (Some(0), "prompt\n".into()));
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begun.elapsed()
+        );
+        // Those who ask for it are answered, too: a shell runs what may be a program or a line.
+        let given = json!({ "command": "echo slow; true", "env": env });
+        assert_eq!(agent.ended(given).await, (Some(0), "slow\n".into()));
     });
 }
 

@@ -17,6 +17,8 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 
+use tokio::sync::Semaphore;
+
 use super::{
     Serve,
     start::{admit_plan, begun, planned, release},
@@ -30,6 +32,8 @@ use crate::{
 
 /// How long the disks of a search path may take to say whether a command is a program's name.
 const LOOKED: Duration = Duration::from_secs(1);
+/// Looks that may be under way at once: one at a disk that does not answer keeps its thread for as long as that lasts.
+static LOOKS: Semaphore = Semaphore::const_new(8);
 /// Bytes of a log that are read in one go.
 const PIECE: u64 = 64 * 1024;
 /// A character has no more bytes behind its first one.
@@ -121,14 +125,21 @@ fn start(params: CreateTerminal) -> Start {
     }
 }
 
-/// Tells whether a file is there that would be executed. Where a disk does not answer, the one who tries will see.
+/// Tells whether a file is there that would be executed. Where a disk does not answer that is not known, and a shell
+/// takes the name of a program as well.
 async fn is_program(plan: &Plan) -> bool {
     let candidates = plan.candidates.clone();
-    let looked = tokio::task::spawn_blocking(move || candidates.iter().any(|c| executable(c)));
-    match tokio::time::timeout(LOOKED, looked).await {
-        Ok(found) => found.unwrap_or(true),
-        Err(_) => true,
-    }
+    let looked = async {
+        // Never closed.
+        let turn = LOOKS.acquire().await.ok()?;
+        let looked = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            candidates.iter().any(|c| executable(c))
+        });
+        looked.await.ok()
+    };
+    let looked = tokio::time::timeout(LOOKED, looked).await;
+    looked.ok().flatten().unwrap_or(false)
 }
 
 fn executable(path: &str) -> bool {
