@@ -11,6 +11,10 @@ pub(crate) const USAGE: i32 = 2;
 pub(crate) const TIMED_OUT: i32 = 124;
 /// Our refusal or failure.
 pub(crate) const OURS: i32 = 125;
+/// A program that is there and cannot be executed, as for a shell.
+pub(crate) const NOT_EXECUTABLE: i32 = 126;
+/// A program that is not there.
+pub(crate) const NOT_FOUND: i32 = 127;
 /// Ctrl-C ended this command.
 pub(crate) const INTERRUPTED: i32 = 130;
 /// A foreground run whose reader went away: 128 + PIPE.

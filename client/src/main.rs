@@ -1,5 +1,6 @@
 //! The one binary. What must be fast, or must run before anything of the process is set up, is decided here.
 
+mod acp;
 mod cli;
 mod exit;
 mod lsp;

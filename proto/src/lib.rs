@@ -33,6 +33,8 @@ pub mod shell;
 
 pub mod upgrade;
 
+pub mod acp;
+
 pub mod agent;
 
 pub mod address;

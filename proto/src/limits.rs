@@ -286,6 +286,10 @@ pub const SEND_QUIET: u64 = 3_000;
 /// Bytes of a text that people see in place of how it was handed to a shell.
 pub const SHELL_SHOWN: usize = 4 * 1024;
 
+/// Text of an ACP terminal that is handed back at most, whatever the agent says: what the greediest of them ask for, and
+/// where each byte of it becomes six in JSON it still fits a message.
+pub const TERMINAL_OUTPUT: u64 = 4 * 1024 * 1024;
+
 /// Largest message, header excluded.
 pub const MESSAGE: usize = 32 * 1024 * 1024;
 /// Largest header of a message.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    acp::{CreateTerminal, CreatedTerminal, Done, ExitStatus, TerminalTarget, TerminalText},
     agent::{
         AppendAgent, AppendedAgent, AwaitStop, FinishAgent, RegisterAgent, RegisteredAgent,
         StopAwaited,
@@ -128,6 +129,11 @@ table! {
     AgentStopRequested "agent/stopRequested" spawned (AwaitStop) -> StopAwaited, "Asked by who speaks as a sub-agent: answered when somebody wants its end, or it has ended.";
     AgentFinish "agent/finish" spawned (FinishAgent) -> Row, "Ends a sub-agent with its last words and its code.";
     WorkspaceExecuteCommand "workspace/executeCommand" spawned (ExecuteCommand) -> serde_json::Value, "The common verbs for any LSP client, with work-done progress: `ostler.start`, `run`, `list`, `tail`, `wait`, `stop`, `send`.";
+    TerminalCreate "terminal/create" spawned (CreateTerminal) -> CreatedTerminal, "Starts a command as ACP's version 1 says; the terminal is a job, and its id the job's `processId`.";
+    TerminalOutput "terminal/output" spawned (TerminalTarget) -> TerminalText, "Tells the newest text of a terminal, and how it ended.";
+    TerminalWaitForExit "terminal/wait_for_exit" spawned (TerminalTarget) -> ExitStatus, "Waits for the end of a terminal's command, whoever ends it.";
+    TerminalKill "terminal/kill" spawned (TerminalTarget) -> Done, "Ends the whole tree of a terminal; answers when the signal is out. What it printed can still be read.";
+    TerminalRelease "terminal/release" spawned (TerminalTarget) -> Done, "Ends what runs in a terminal, then forgets it. Releasing twice is success.";
 }
 
 /// No parameters.

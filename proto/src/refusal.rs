@@ -193,10 +193,12 @@ impl Refusal {
 
     /// Reads a JSON-RPC error object, also one of a newer supervisor.
     pub fn from_error(code: i64, message: &str, data: Option<&Value>) -> Self {
-        let kind = RefusalKind::ALL
-            .iter()
-            .copied()
-            .find(|k| k.code() == code)
+        // The word says more than the number: `terminal/*` has the numbers of another protocol.
+        let word = data.and_then(|data| data.get("kind")?.as_str());
+        let kinds = || RefusalKind::ALL.iter().copied();
+        let kind = kinds()
+            .find(|k| Some(k.word()) == word)
+            .or_else(|| kinds().find(|k| k.code() == code))
             .unwrap_or(RefusalKind::Internal);
         let mut map = data.and_then(Value::as_object).cloned().unwrap_or_default();
         map.remove("kind");

@@ -55,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) sent_to: Option<String>,
     /// Key of the session that a sub-agent has for itself.
     pub(crate) child: Option<String>,
+    /// Bytes of text that an agent wants at most of it, where it is an ACP terminal.
+    pub(crate) text_limit: Option<u64>,
 }
 
 impl Plan {
@@ -133,6 +135,9 @@ pub(crate) struct Spec {
     /// Key of the session that a sub-agent has for itself: its jobs go to this one's at its end.
     #[serde(default)]
     pub(crate) child: Option<String>,
+    /// Bytes of text that an agent wants at most of it, where it is an ACP terminal.
+    #[serde(default)]
+    pub(crate) text_limit: Option<u64>,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.

@@ -13,6 +13,7 @@
 //! table. It never sleeps: it waits for an answer, for an end by pidfd, or for output of the puppet, each with a
 //! deadline that fails loudly. A panicking test prints the daemon's log.
 
+pub mod acp;
 pub mod binaries;
 pub mod chance;
 pub mod cli;
@@ -21,6 +22,7 @@ pub mod desk;
 pub mod groups;
 pub mod house;
 pub mod mount;
+pub mod oracle;
 pub mod pattern;
 pub mod printers;
 pub mod process;

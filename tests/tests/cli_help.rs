@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use ostler_tests::{House, Said, in_empty_house, puppet};
 
 /// What examples call, besides `ostler`, as far as it is not part of every system.
-const STAND_INS: [(&str, &str); 8] = [
+const STAND_INS: [(&str, &str); 10] = [
     ("bin/npm", "echo 'ready in 120 ms'; exec sleep 1000"),
     ("bin/cargo", "echo test parse::empty ... FAILED"),
     ("bin/make", "echo made"),
@@ -14,6 +14,8 @@ const STAND_INS: [(&str, &str); 8] = [
     ("bin/less", "exec cat"),
     ("bin/jq", "exec cat"),
     ("bin/vi", "echo edited"),
+    ("bin/kimi", "exec cat"),
+    ("bin/npx", "exec cat"),
     ("server", "echo serving"),
 ];
 

@@ -136,7 +136,7 @@ fn every_method_is_in_the_client_and_in_a_test() {
     for entry in ostler_proto::methods::TABLE {
         let family: String = entry
             .name
-            .split('/')
+            .split(['/', '_'])
             .map(|w| w[..1].to_uppercase() + &w[1..])
             .collect::<String>();
         assert!(

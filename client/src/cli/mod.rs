@@ -3,6 +3,7 @@
 //! Translation only: a command turns flags into one request and an answer into words. It never looks into the
 //! supervisor and keeps no state of its own.
 
+mod acp;
 mod attach;
 mod caller;
 mod completions;
@@ -99,6 +100,7 @@ enum Command {
     Signal(signal::Args),
     Resize(resize::Args),
     Detach(detach::Args),
+    Acp(acp::Args),
     #[command(subcommand)]
     Shell(shell::Command),
     #[command(subcommand)]
@@ -125,6 +127,8 @@ pub(crate) fn main(args: Vec<OsString>) -> ExitCode {
     }
     let ended = match command {
         Command::Daemon(daemon::Command::Stop(_)) => block_on(slow::beside(dispatch(command))),
+        // A front end lives as long as its editor.
+        Command::Acp(_) => block_on(dispatch(command)),
         // They look for themselves.
         Command::Daemon(_) | Command::Config(_) | Command::Doctor(_) | Command::Completions(_) => {
             block_on(dispatch(command))
@@ -161,6 +165,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Signal(args) => signal::run(args).await,
         Command::Resize(args) => resize::run(args).await,
         Command::Detach(args) => detach::run(args).await,
+        Command::Acp(args) => acp::run(args).await,
         Command::Shell(command) => shell::run(command).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,

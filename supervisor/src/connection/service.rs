@@ -4,7 +4,7 @@ use std::{cell::RefCell, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use ostler_proto::{
-    PROTOCOL, for_each_method, limits,
+    VERSION, acp, for_each_method, limits,
     methods::{self, Method},
     refusal::{Refusal, RefusalKind},
 };
@@ -42,8 +42,9 @@ struct Server(Caller);
 
 impl Server {
     async fn serve<M: Serve>(caller: Caller, params: Value) -> RpcResult<Value> {
-        let params: M::Params = params::read(params).map_err(|r| to_error(&r))?;
-        let result = M::serve(caller, params).await.map_err(|r| to_error(&r))?;
+        let refused = |r: Refusal| to_error_of(M::NAME, &r);
+        let params: M::Params = params::read(params).map_err(refused)?;
+        let result = M::serve(caller, params).await.map_err(refused)?;
         let text = serde_json::value::to_raw_value(&result).map_err(|_| Error::internal_error())?;
         // The router can carry a tree of values only, and building one of a thousand rows costs more than all
         // the rest: the finished text goes round it, in the cell of this request.
@@ -60,6 +61,15 @@ impl LanguageServer for Server {
     async fn shutdown(&self) -> RpcResult<()> {
         Ok(())
     }
+}
+
+/// ACP has numbers of its own.
+fn to_error_of(method: &str, refusal: &Refusal) -> Error {
+    let mut error = to_error(refusal);
+    if method.starts_with(acp::FAMILY) {
+        error.code = ErrorCode::from(acp::code(refusal.kind));
+    }
+    error
 }
 
 fn to_error(refusal: &Refusal) -> Error {
@@ -220,7 +230,21 @@ impl Service {
             });
         }
         let hello = json!(self.caller.house().hello(false));
-        let result = json!({ "protocolVersion": PROTOCOL, "ostler": hello });
+        let is_acp = params
+            .as_ref()
+            .is_some_and(|p| p.get("protocolVersion").is_some());
+        let result = if is_acp {
+            // Nothing of ours may stand beside the fields of that protocol.
+            json!({
+                "protocolVersion": acp::VERSION,
+                "agentCapabilities": {},
+                "agentInfo": { "name": "ostler", "version": VERSION },
+                "authMethods": [],
+                "_meta": { "ostler": hello },
+            })
+        } else {
+            hello
+        };
         id.map(|id| Response::from_ok(id, result))
     }
 }
@@ -326,12 +350,16 @@ fn with_kind(answer: Response) -> Response {
 /// Absent parameters become null, which the router passes on; ACP's cancel is LSP's.
 fn with_params(request: Request) -> Request {
     let (method, id, params) = request.into_parts();
-    let method = match &*method {
-        "$/cancel_request" => "$/cancelRequest".into(),
-        methods::WorkspaceExecuteCommand::NAME => {
-            routed(methods::WorkspaceExecuteCommand::NAME).into()
+    let (method, params) = match &*method {
+        "$/cancel_request" => {
+            let id = params.as_ref().and_then(|p| p.get("requestId")).cloned();
+            ("$/cancelRequest".into(), Some(json!({ "id": id })))
         }
-        _ => method,
+        methods::WorkspaceExecuteCommand::NAME => {
+            let name = methods::WorkspaceExecuteCommand::NAME;
+            (routed(name).into(), params)
+        }
+        _ => (method, params),
     };
     let mut built = Request::build(method).params(params.unwrap_or(Value::Null));
     if let Some(id) = id {

@@ -59,6 +59,7 @@ pub(crate) fn plan(start: Start, bound: bool, home: &Path) -> Result<Plan, Refus
         shell: None,
         sent_to: None,
         child: None,
+        text_limit: None,
     })
 }
 

@@ -8,6 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::caller::Caller;
 
+mod acp;
+
 mod agent;
 
 mod attach;

@@ -16,7 +16,7 @@ use super::Serve;
 use crate::{
     caller::Caller,
     house::over,
-    job::Job,
+    job::{Job, Plan},
     life::{plan, texts},
     registry::Admission,
     stats,
@@ -25,13 +25,24 @@ use crate::{
 
 /// Makes the job of a request, or finds the one that its key names.
 pub(super) fn admit(caller: &Caller, start: Start, bound: bool) -> Result<Arc<Job>, Refusal> {
+    let plan = planned(caller, start, bound)?;
+    admit_plan(caller, &plan)
+}
+
+/// Checks a request.
+pub(super) fn planned(caller: &Caller, start: Start, bound: bool) -> Result<Plan, Refusal> {
     let house = caller.house();
-    let input = plan::input(&start.stdin)?;
     let root = house
         .registry
         .root_of(start.session.as_deref(), &caller.access());
-    let plan = plan::plan(start, bound, root.as_deref().unwrap_or(&house.home))?;
-    match house.registry.admit(&plan, &caller.access())? {
+    plan::plan(start, bound, root.as_deref().unwrap_or(&house.home))
+}
+
+/// The same for a request that has been checked.
+pub(super) fn admit_plan(caller: &Caller, plan: &Plan) -> Result<Arc<Job>, Refusal> {
+    let house = caller.house();
+    let input = plan::input(&plan.start.stdin)?;
+    match house.registry.admit(plan, &caller.access())? {
         Admission::Known(job) => Ok(job),
         Admission::New(job) => {
             house.launch(&job, &plan.start, input)?;

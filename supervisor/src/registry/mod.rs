@@ -393,6 +393,7 @@ impl Registry {
             shell: plan.shell.clone(),
             sent_to: plan.sent_to.clone(),
             child: plan.child.clone(),
+            text_limit: plan.text_limit,
             bound: plan.bound,
             spill,
             format: FORMAT,

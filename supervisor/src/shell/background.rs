@@ -93,6 +93,7 @@ impl Errand {
             shell: None,
             sent_to: Some(shell.spec.process_id.clone()),
             child: None,
+            text_limit: None,
         }
     }
 }
