@@ -57,6 +57,7 @@ impl Serve for JobRun {
             &caller,
             &job,
             params.partial_result_token,
+            params.pages.unwrap_or(true),
             params.raw,
             params.since,
         );
@@ -95,6 +96,7 @@ async fn tell(
     caller: &Caller,
     job: &Arc<Job>,
     token: Option<serde_json::Value>,
+    pages: bool,
     raw: bool,
     since: u64,
 ) -> Result<(), crate::outbox::Gone> {
@@ -103,7 +105,9 @@ async fn tell(
         follower
             .send(&Progress::Started(Box::new(job.row())))
             .await?;
-        follower.follow().await?;
+        if pages {
+            follower.follow().await?;
+        }
     }
     let mut status = job.watch();
     // The sender lives in the job that we hold.

@@ -11,7 +11,7 @@ use ostler_proto::{
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
-    exec::{Stand, shell, stand, turn},
+    exec::{Stand, stand, talker, turn},
     waiting::{Came, Waiting, look},
 };
 use crate::{
@@ -27,7 +27,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 
 /// Types and waits. Dropping this after the first byte does not take it back.
 pub(crate) async fn send(job: &Arc<Job>, ask: &Send) -> Result<Sent, Refusal> {
-    let (_, talk) = shell(job)?;
+    let talk = talker(job)?;
     let turn = turn(job, talk)?;
     let patience = Duration::from_millis(ask.timeout_ms.unwrap_or(limits::SEND_TIMEOUT));
     let until = Instant::now() + patience;

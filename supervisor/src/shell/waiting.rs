@@ -60,6 +60,25 @@ pub(super) enum Came {
     NotTaken,
 }
 
+/// Waits until a shell is at its prompt or, unless `through` that, until whoever is in front of a terminal waits for it.
+/// Nothing without a terminal, and at the end of the job.
+pub(crate) async fn ready(job: &Arc<Job>, through: bool) -> Option<Reason> {
+    let waiting = Waiting {
+        job,
+        talk: job.talk.as_ref()?,
+        since: 0,
+        before: Waits::default(),
+        line: false,
+        through,
+        quiet: None,
+        until: None,
+    };
+    match waiting.come().await {
+        Came::For(Reason::Exit) | Came::NotTaken => None,
+        Came::For(reason) => Some(reason),
+    }
+}
+
 impl Waiting<'_> {
     /// Waits.
     pub(super) async fn come(&self) -> Came {

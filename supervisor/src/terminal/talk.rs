@@ -14,10 +14,7 @@ use std::{
 use ostler_proto::limits;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::{
-    dialect::ShellSpec,
-    marks::{Letter, Mark, Scanner},
-};
+use super::marks::{Letter, Mark, Scanner};
 use crate::log::{Filter, Log};
 
 /// Unread output above this is not searched for marks when no line of ours runs: what counts is how it ends.
@@ -92,10 +89,11 @@ impl Line {
 }
 
 impl Talk {
-    pub(crate) fn new(spec: &ShellSpec) -> Self {
+    /// `nonce`: what is in each mark of it.
+    pub(crate) fn new(nonce: &str) -> Self {
         Self {
             turn: Arc::new(Semaphore::new(1)),
-            reading: Mutex::new(Reading::new(&spec.nonce)),
+            reading: Mutex::new(Reading::new(nonce)),
             typed: AtomicU64::new(0),
             half: AtomicU64::new(0),
             entered: AtomicBool::new(false),
