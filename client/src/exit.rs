@@ -262,6 +262,8 @@ pub(crate) mod tests {
             stranger: None,
             ports: Vec::new(),
             last_lines: Vec::new(),
+            exit_code: None,
+            cwd: None,
         }
     }
 

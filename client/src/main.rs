@@ -2,6 +2,7 @@
 
 mod cli;
 mod exit;
+mod mcp;
 
 use std::ffi::OsString;
 use std::io::Write;

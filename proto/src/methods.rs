@@ -770,6 +770,12 @@ pub struct WaitedJob {
     /// The last lines, when it ended before what was waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
+    /// Exit code of the last line of a shell that is at its prompt, where the prompt tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Directory of that shell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
 }
 
 /// A process that listens.

@@ -1649,3 +1649,28 @@ fn a_plain_page_of_a_shell_has_the_line_and_not_how_it_was_handed_over() {
         assert!(!text.contains("__ost"), "{text:?}");
     });
 }
+
+#[test]
+fn keys_are_pressed_behind_the_text_and_a_wrong_one_sends_nothing() {
+    in_house(async |_house, desk| {
+        let open = OpenShell {
+            args: vec!["sh".into()],
+            clean: true,
+            wait_ms: Some(20_000),
+            ..OpenShell::default()
+        };
+        let id = desk.must::<ShellOpen>(open).await.row.id;
+        let send = |text: &str, key: &str| Send {
+            id: id.clone(),
+            text: text.into(),
+            keys: vec![key.into()],
+            ..Send::default()
+        };
+        let refused = desk.refused::<ShellSend>(send("echo no\n", "Entre")).await;
+        assert_eq!(refused.kind, RefusalKind::BadArgument);
+        let sent = desk.must::<ShellSend>(send("echo y$((1))s", "Enter")).await;
+        assert_eq!((sent.reason, sent.exit_code), (Reason::Prompt, Some(0)));
+        assert!(sent.text.contains("y1s\n"), "{:?}", sent.text);
+        assert!(!sent.text.contains("no\n"), "{:?}", sent.text);
+    });
+}

@@ -489,6 +489,6 @@ fn a_wait_for_the_prompt_passes_over_questions_and_keeps_nobody_from_answering_t
             .await;
         assert_eq!((sent.reason, sent.exit_code), (Reason::Prompt, Some(3)));
         let told = within(PATIENCE, "the prompt", waiting).await.unwrap();
-        assert_eq!(told.reason, Reason::Prompt);
+        assert_eq!((told.reason, told.exit_code), (Reason::Prompt, Some(3)));
     });
 }

@@ -18,6 +18,7 @@ mod left;
 mod live;
 mod ls;
 mod man;
+mod mcp;
 mod nearest;
 mod number;
 mod one;
@@ -104,6 +105,7 @@ enum Command {
     Session(session::Command),
     #[command(subcommand)]
     Daemon(daemon::Command),
+    Mcp(mcp::Args),
     #[command(subcommand)]
     Config(config::Command),
     Doctor(doctor::Args),
@@ -160,6 +162,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Shell(command) => shell::run(command).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
+        Command::Mcp(args) => mcp::run(args).await,
         Command::Config(command) => config::run(command),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Completions(args) => completions::run(&args),

@@ -291,6 +291,8 @@ mod tests {
             stranger: None,
             ports: Vec::new(),
             last_lines: Vec::new(),
+            exit_code: None,
+            cwd: None,
         }
     }
 

@@ -199,6 +199,8 @@ impl Waiting {
             stranger: None,
             ports: Vec::new(),
             last_lines: Vec::new(),
+            exit_code: None,
+            cwd: None,
         }
     }
 
@@ -315,7 +317,16 @@ impl Waiting {
     /// Says what the terminal of the job says, and takes no turn: who looks keeps nobody from talking.
     async fn input(&self, through: bool) -> WaitedJob {
         match shell::waiting::ready(&self.job, through).await {
-            Some(reason) => self.told(reason),
+            Some(reason) => {
+                let done = shell::waiting::done(&self.job);
+                let done = done.filter(|_| reason == Reason::Prompt);
+                let (exit_code, cwd) = done.map_or((None, None), |d| (d.code, d.cwd));
+                WaitedJob {
+                    exit_code,
+                    cwd,
+                    ..self.told(reason)
+                }
+            }
             // It has no terminal, or has ended.
             None => std::future::pending().await,
         }

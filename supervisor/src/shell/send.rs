@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     job::Job,
-    terminal::{marks::Mark, proof::Waits, talk::Talk, text},
+    terminal::{keys, marks::Mark, proof::Waits, talk::Talk, text},
 };
 
 /// How long a shell that has not started is awaited before something is typed.
@@ -70,6 +70,9 @@ impl<'a> Typed<'a> {
         let mut text = ask.text.clone().into_bytes();
         if ask.enter {
             text.push(b'\r');
+        }
+        for key in &ask.keys {
+            text.extend(keys::press(key, job.face.modes.application_cursor())?);
         }
         started(job, talk, until).await;
         let before = match job.place().filter(|_| !text.is_empty()) {

@@ -13,6 +13,7 @@ use crate::{
     terminal::{
         Settings, Terminal,
         dialect::Dialect,
+        marks::Mark,
         proof::{self, Place, Wait, Waits},
         talk::Talk,
     },
@@ -77,6 +78,13 @@ pub(crate) async fn ready(job: &Arc<Job>, through: bool) -> Option<Reason> {
         Came::For(Reason::Exit) | Came::NotTaken => None,
         Came::For(reason) => Some(reason),
     }
+}
+
+/// The end of the last line of a shell, as its marks tell it; it stays there for whoever asked for the line.
+pub(crate) fn done(job: &Job) -> Option<Mark> {
+    let reading = job.talk.as_ref()?.look(&job.log);
+    let line = reading.line.as_ref().and_then(|l| l.done.clone());
+    line.or_else(|| reading.done.clone())
 }
 
 impl Waiting<'_> {

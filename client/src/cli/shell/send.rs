@@ -63,6 +63,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         quiet_ms: args.silence,
         max: None,
         background: args.background,
+        keys: Vec::new(),
     };
     // Never asked twice: what was typed once must not arrive twice.
     let client = scope::client(Mode::Use)?;
