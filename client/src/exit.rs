@@ -264,6 +264,7 @@ pub(crate) mod tests {
             last_lines: Vec::new(),
             exit_code: None,
             cwd: None,
+            output_end: None,
         }
     }
 

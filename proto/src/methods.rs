@@ -776,6 +776,9 @@ pub struct WaitedJob {
     /// Directory of that shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// Where in the log what that line printed ends; the prompt follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_end: Option<u64>,
 }
 
 /// A process that listens.

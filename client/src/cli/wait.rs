@@ -293,6 +293,7 @@ mod tests {
             last_lines: Vec::new(),
             exit_code: None,
             cwd: None,
+            output_end: None,
         }
     }
 

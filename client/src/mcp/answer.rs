@@ -149,8 +149,8 @@ pub(crate) struct Told {
 #[derive(Serialize)]
 struct Json<'a> {
     jobs: Vec<Block>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    notices: &'a [String],
+    #[serde(skip_serializing_if = "<[&str]>::is_empty")]
+    notices: &'a [&'a str],
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a String>,
 }
@@ -358,13 +358,22 @@ impl Answer {
             .iter()
             .map(|b| b.at(level, self.keeps_tail))
             .collect();
+        let notices = self.bare_notices();
         let json = Json {
             jobs,
-            notices: if level.notices { &self.notices } else { &[] },
+            notices: if level.notices { &notices } else { &[] },
             hint: self.hint.as_ref().filter(|_| level.markers),
         };
         // Plain data with text for keys.
         serde_json::to_string(&json).unwrap_or_default()
+    }
+
+    /// Without the word that tells them from output.
+    fn bare_notices(&self) -> Vec<&str> {
+        self.notices
+            .iter()
+            .map(|n| n.strip_prefix("notice: ").unwrap_or(n))
+            .collect()
     }
 
     fn least_json(&self, most: usize) -> String {
@@ -396,7 +405,7 @@ impl Answer {
                     }
                 }
                 if notices && !self.notices.is_empty() {
-                    map.insert("notices".into(), self.notices.clone().into());
+                    map.insert("notices".into(), self.bare_notices().into());
                 }
             }
             json.to_string()

@@ -285,6 +285,9 @@ pub(crate) async fn told_run(
         shells::add_output(call, &mut block, row, 0, None, share).await?;
     }
     add_reason(&mut block, ran, what);
+    if row.is_over() && block.cut.is_some() {
+        block.facts.push(format!("{} bytes", row.output.end));
+    }
     block.hint = next_step(call, row, &block, ran.reason, true);
     Ok(single(block))
 }
@@ -309,7 +312,8 @@ pub(crate) fn single(block: Block) -> Answer {
 
 /// Why the call returned, where that is not plain from what is true of the job.
 fn add_reason(block: &mut Block, ran: &Ran, what: &Wanted) {
-    block.why = shells::why(ran.reason);
+    // Who does not wait is told nothing of why that is over.
+    block.why = shells::why(ran.reason).filter(|_| what.wait > 0 || ran.reason == Reason::Exit);
     let is_over = ran.result.row.is_over();
     match ran.reason {
         Reason::WaitOver if !is_over => {
@@ -616,10 +620,11 @@ async fn look(
 ) -> Result<Block, Fault> {
     let result = call.get(&before.process_id).await?;
     let row = &result.row;
-    let mut block = if row.kind == Kind::Shell && !row.is_over() {
+    // Of a shell that was waited for it is the line that ran in it.
+    let (mut block, line) = if row.kind == Kind::Shell && !row.is_over() {
         shell_block(call, row, looked).await?
     } else {
-        job_block(call, row, looked)
+        (job_block(row, looked), None)
     };
     if let Some(pattern) = grep {
         matches(call, row, &mut block, pattern, since).await?;
@@ -630,19 +635,15 @@ async fn look(
         block.markers.push(marker);
         block.next = Some(row.output.end);
     } else {
-        body(call, row, &mut block, since).await?;
+        body(call, row, &mut block, since, line).await?;
     }
     let has_hint = block.hint.is_some();
     add_cursor(call, row, &mut block, since.is_some(), has_hint);
     Ok(block)
 }
 
-fn job_block(call: &Call<'_>, row: &Row, looked: &Looked<'_>) -> Block {
+fn job_block(row: &Row, looked: &Looked<'_>) -> Block {
     let mut block = status::block(row, &ports(row), super::now());
-    if let Some(ended) = call.front.ended(&row.process_id).filter(|_| row.is_over()) {
-        // Told with the receipt; here it is the end that counts.
-        let _ = ended;
-    }
     if let Some(waited) = &looked.waited {
         let ran = Ran {
             reason: if row.is_over() && waited.reason != Reason::Text {
@@ -679,13 +680,23 @@ fn job_block(call: &Call<'_>, row: &Row, looked: &Looked<'_>) -> Block {
     block
 }
 
-async fn shell_block(call: &Call<'_>, row: &Row, looked: &Looked<'_>) -> Result<Block, Fault> {
+/// What is said of a shell, and where the output of the line is that was waited for.
+async fn shell_block(
+    call: &Call<'_>,
+    row: &Row,
+    looked: &Looked<'_>,
+) -> Result<(Block, Option<(u64, u64)>), Fault> {
     let line = call.front.running_line(&row.process_id);
     let came = shells::glance(call, row).await?;
     let mut block = shells::block(call, &came, looked.wait);
     let waits_for_end = looked.waited.is_some() && *looked.until == Until::Exit;
     if let Some(waited) = &looked.waited {
         block.why = shells::why(waited.reason);
+    }
+    if let Some(line) = line.as_ref().filter(|_| came.reason == Reason::Prompt) {
+        // Its end is told here.
+        call.front.end_line(&row.process_id, line);
+        call.front.ledger.forget_own(&row.process_id);
     }
     if came.reason == Reason::Prompt && line.is_none() {
         // Nothing ran: the last line was told already.
@@ -708,7 +719,10 @@ async fn shell_block(call: &Call<'_>, row: &Row, looked: &Looked<'_>) -> Result<
         note(&mut block, &fact);
         block.facts.push(fact);
     }
-    Ok(block)
+    let stretch = line
+        .filter(|_| looked.waited.is_some())
+        .map(|_| came.output);
+    Ok((block, stretch))
 }
 
 /// The output: a page from a cursor on, or the start and the end of the log.
@@ -717,10 +731,13 @@ async fn body(
     row: &Row,
     block: &mut Block,
     since: Option<u64>,
+    line: Option<(u64, u64)>,
 ) -> Result<(), Fault> {
     let fault = |e: Error| call.fault(&row.id, &e);
     let Some(since) = since else {
-        return shells::add_output(call, block, row, 0, None, LOOK).await;
+        let (from, to) = line.unzip();
+        block.since = from;
+        return shells::add_output(call, block, row, from.unwrap_or(0), to, LOOK).await;
     };
     let page = text::page_from(&call.client, row, since)
         .await

@@ -29,7 +29,7 @@ enum Class {
 }
 
 impl Class {
-    fn annotations(self, title: &str) -> String {
+    fn annotations(self) -> String {
         let hints = match self {
             Self::Runs => {
                 r#""readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true"#
@@ -39,7 +39,7 @@ impl Class {
                 r#""readOnlyHint":false,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false"#
             }
         };
-        format!("{{\"title\":{title:?},{hints}}}")
+        format!("{{{hints}}}")
     }
 }
 
@@ -107,15 +107,13 @@ impl Set {
             let Some(tool) = self.tools().iter().find(|t| t.name == name) else {
                 continue;
             };
-            let open = definition.trim_end().trim_end_matches('}').len();
             // The last brace is that of the definition; those before it belong to the schema.
             let inner = &definition[..definition.len() - 1];
-            debug_assert!(open < definition.len());
             all.push(format!(
                 "{inner},\"title\":{:?},\"outputSchema\":{},\"annotations\":{}}}",
                 tool.title,
                 compacted(OUTPUT),
-                tool.class.annotations(tool.title)
+                tool.class.annotations()
             ));
         }
         let text = format!("[{}]", all.join(","));

@@ -64,6 +64,8 @@ pub(crate) struct Line {
     pub(crate) from: u64,
     /// When it was sent.
     pub(crate) began: Instant,
+    /// How long it took, as soon as somebody has seen its end.
+    pub(crate) took: Option<u64>,
     /// A result has told its end, or nobody needs to know.
     pub(crate) is_told: bool,
     serial: u64,
@@ -118,11 +120,40 @@ impl Front {
             text: text.to_owned(),
             from,
             began: Instant::now(),
+            took: None,
             is_told: false,
             serial: self.calls.fetch_add(1, Ordering::Relaxed),
         };
         self.memory().lines.insert(shell.to_owned(), line.clone());
         line
+    }
+
+    /// It is known where the output of this line begins.
+    pub(crate) fn place_line(&self, shell: &str, line: &Line) {
+        if let Some(last) = self.memory().lines.get_mut(shell)
+            && last.serial == line.serial
+        {
+            last.from = line.from;
+        }
+    }
+
+    /// It was not taken: the one before is the last one.
+    pub(crate) fn take_back(&self, shell: &str, before: Option<Line>) {
+        let mut memory = self.memory();
+        match before {
+            Some(line) => memory.lines.insert(shell.to_owned(), line),
+            None => memory.lines.remove(shell),
+        };
+    }
+
+    /// A line has ended just now, whoever will tell it.
+    pub(crate) fn saw_end(&self, shell: &str, line: &Line) {
+        let took = line.began.elapsed();
+        if let Some(last) = self.memory().lines.get_mut(shell)
+            && last.serial == line.serial
+        {
+            last.took = Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        }
     }
 
     /// The last line of a shell.
@@ -145,6 +176,12 @@ impl Front {
             }
             _ => false,
         }
+    }
+
+    /// Nobody has told the end of this line.
+    pub(crate) fn is_untold(&self, shell: &str, line: &Line) -> bool {
+        let last = self.running_line(shell);
+        last.is_some_and(|last| last.serial == line.serial)
     }
 
     /// A shell is in this directory. Returns it if that is news.

@@ -31,7 +31,7 @@ struct State {
     written: BTreeSet<u64>,
     shown: HashSet<String>,
     /// Ends that only this process knows of: of lines in shells.
-    own: BTreeMap<u64, String>,
+    own: BTreeMap<u64, (String, String)>,
     next_own: u64,
     /// Lines that are told once, before the notices.
     once: Vec<String>,
@@ -71,11 +71,16 @@ impl Ledger {
     }
 
     /// An end that only this process knows of.
-    pub(crate) fn add_own(&self, text: String) {
+    pub(crate) fn add_own(&self, shell: &str, text: String) {
         let mut state = self.lock();
         let number = state.next_own;
         state.next_own += 1;
-        state.own.insert(number, text);
+        state.own.insert(number, (shell.to_owned(), text));
+    }
+
+    /// A result tells the end of the line of this shell by itself.
+    pub(crate) fn forget_own(&self, shell: &str) {
+        self.lock().own.retain(|_, (of, _)| of != shell);
     }
 
     /// A line that the next result tells, once.
@@ -133,7 +138,7 @@ impl Ledger {
             taken.numbers.push(number);
             lines.push(format!("notice: {text}"));
         }
-        for (number, text) in &state.own {
+        for (number, (_, text)) in &state.own {
             if state.taken.values().any(|t| t.own.contains(number)) {
                 continue;
             }

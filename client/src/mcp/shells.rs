@@ -1,7 +1,6 @@
 //! Persistent shells and whatever sits at a terminal: opened, given a line, typed to, and what is true of them then.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler::{Client, Error};
 use ostler_proto::job::{Kind, Row};
@@ -159,17 +158,19 @@ pub(crate) async fn exec(call: &Call<'_>, row: &Row, line: &str, wait: u64) -> R
         max: Some(0),
         ..Exec::default()
     };
+    let before = call.front.line(&row.process_id);
     let mut sent = call.front.begin_line(&row.process_id, line, row.output.end);
     let done = match call.client.call::<ShellExec>(ask).await {
         Ok(done) => done,
         // It was handed over, or was not: its shell knows.
         Err(Error::Broken(_)) => return after_break(call, row, &sent, wait).await,
         Err(error) => {
-            call.front.end_line(&row.process_id, &sent);
+            call.front.take_back(&row.process_id, before);
             return Err(refused(call, row, &error).await);
         }
     };
     sent.from = done.from;
+    call.front.place_line(&row.process_id, &sent);
     let came = Came {
         reason: done.reason,
         code: done.exit_code,
@@ -191,7 +192,10 @@ async fn after_break(call: &Call<'_>, row: &Row, sent: &Line, wait: u64) -> Resu
         code: waited.exit_code,
         cwd: waited.cwd,
         took: u64::try_from(sent.began.elapsed().as_millis()).unwrap_or(u64::MAX),
-        output: (sent.from, waited.row.output.end),
+        output: (
+            sent.from,
+            waited.output_end.unwrap_or(waited.row.output.end),
+        ),
         row: waited.row,
         shared: false,
     };
@@ -245,17 +249,20 @@ fn announce(call: &Call<'_>, row: &Row, line: Line) {
         let Ok(waited) = waited else {
             return;
         };
-        if waited.reason == Reason::Prompt && front.end_line(&shell, &line) {
+        front.saw_end(&shell, &line);
+        // Whoever has asked for it in the meantime has its end already.
+        if waited.reason == Reason::Prompt && front.is_untold(&shell, &line) {
             let code = waited
                 .exit_code
                 .map_or(String::new(), |c| format!(" exited {c}"));
             let took = u64::try_from(line.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            front.ledger.add_own(format!(
+            let told = format!(
                 "{id} command{code} in {}: {}; next: {}{id}",
                 words::took(took),
                 words::cut(&words::one_line(&line.text), 60),
                 front.names.read,
-            ));
+            );
+            front.ledger.add_own(&shell, told);
         }
     });
 }
@@ -285,20 +292,19 @@ pub(crate) async fn glance(call: &Call<'_>, row: &Row) -> Result<Came, Fault> {
     let waited = await_input(&call.client, &row.process_id, For::Input, Some(GLANCE)).await;
     let waited = waited.map_err(|e| call.fault(&row.id, &e))?;
     let line = call.front.line(&row.process_id);
-    if let Some(line) = &line
-        && waited.reason == Reason::Prompt
-    {
-        call.front.end_line(&row.process_id, line);
-    }
-    let began = line
-        .as_ref()
-        .map_or(Duration::ZERO, |line| line.began.elapsed());
+    let took = line.as_ref().map_or(0, |line| {
+        let until_now = u64::try_from(line.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        line.took.unwrap_or(until_now)
+    });
     Ok(Came {
         reason: waited.reason,
         code: waited.exit_code,
         cwd: waited.cwd,
-        took: u64::try_from(began.as_millis()).unwrap_or(u64::MAX),
-        output: (line.map_or(0, |line| line.from), waited.row.output.end),
+        took,
+        output: (
+            line.map_or(0, |line| line.from),
+            waited.output_end.unwrap_or(waited.row.output.end),
+        ),
         row: waited.row,
         shared: false,
     })

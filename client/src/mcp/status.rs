@@ -7,13 +7,14 @@ use super::words;
 
 /// Returns what is said of a job: state, outcome, times, ports. Output, markers and hints are added by who asked.
 pub(crate) fn block(row: &Row, ports: &[u16], now: u64) -> Block {
+    let is = |outcome| row.outcome == Some(outcome);
     let mut block = Block {
         id: row.id.clone(),
         process_id: row.process_id.clone(),
         state: state(row.state),
         outcome: row.outcome.and_then(outcome),
-        code: row.exit_code.map(i64::from),
-        signal: row.signal.clone(),
+        code: row.exit_code.filter(|_| is(Outcome::Exited)).map(i64::from),
+        signal: row.signal.clone().filter(|_| is(Outcome::Signaled)),
         seconds: Some(tenths(elapsed(row, now))),
         ports: ports.to_vec(),
         ..Block::default()

@@ -201,6 +201,7 @@ impl Waiting {
             last_lines: Vec::new(),
             exit_code: None,
             cwd: None,
+            output_end: None,
         }
     }
 
@@ -320,10 +321,12 @@ impl Waiting {
             Some(reason) => {
                 let done = shell::waiting::done(&self.job);
                 let done = done.filter(|_| reason == Reason::Prompt);
+                let output_end = done.as_ref().map(|d| d.from);
                 let (exit_code, cwd) = done.map_or((None, None), |d| (d.code, d.cwd));
                 WaitedJob {
                     exit_code,
                     cwd,
+                    output_end,
                     ..self.told(reason)
                 }
             }
