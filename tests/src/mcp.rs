@@ -117,8 +117,7 @@ impl Mcp {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true);
+            .stderr(Stdio::null());
         let mut child = command.spawn().expect("it can be executed");
         let output = child.stdout.take().expect("it was piped");
         let mut client = Self {
@@ -305,6 +304,16 @@ impl Mcp {
         drop(self.input.take());
         let status = within(PATIENCE, "the end of the server", self.child.wait()).await;
         status.expect("it is our child").code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Mcp {
+    fn drop(&mut self) {
+        // Its house looks for what is left: a server that was told to end must have ended.
+        let _ = self.child.start_kill();
+        while let Ok(None) = self.child.try_wait() {
+            std::thread::yield_now();
+        }
     }
 }
 

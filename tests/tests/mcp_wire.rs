@@ -40,7 +40,7 @@ async fn listed(mcp: &mut Mcp) -> String {
 #[test]
 fn the_tools_are_those_of_the_golden_file_for_everybody() {
     in_empty_house(async |house| {
-        for set in ["compact"] {
+        for set in ["compact", "epoch", "dsh", "dsh-old"] {
             let args = ["--tools", set];
             let told = listed(&mut Mcp::legacy(house, &args).await).await;
             assert_golden(&format!("{set}.json"), &told);
@@ -356,5 +356,35 @@ fn an_environment_of_nothing_is_enough_and_secrets_are_withheld() {
             )
             .await;
         assert!(told.text.starts_with("-yes\n"), "{}", told.text);
+    });
+}
+
+/// What a model is given of each tool, in tokens of o200k_base.
+fn tokens(tools: &Value) -> (usize, usize) {
+    let table = tiktoken_rs::o200k_base().unwrap();
+    let given = |tool: &Value| {
+        let parts = ["name", "description", "inputSchema"];
+        let parts = parts.map(|part| format!("\"{part}\":{}", tool[part]));
+        format!("{{{}}}", parts.join(","))
+    };
+    let all: Vec<String> = tools.as_array().unwrap().iter().map(given).collect();
+    let tokens = all
+        .iter()
+        .map(|text| table.encode_ordinary(text).len())
+        .sum();
+    (tokens, all.iter().map(String::len).sum())
+}
+
+#[test]
+fn the_set_compact_costs_a_model_at_most_600_tokens() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let (tokens, bytes) = tokens(&mcp.must("tools/list", json!({})).await["tools"]);
+        assert!(tokens <= 600, "{tokens} tokens, {bytes} bytes");
+        // A count of nothing would be small too.
+        assert!(
+            tokens > 400 && bytes > 2_000,
+            "{tokens} tokens, {bytes} bytes"
+        );
     });
 }

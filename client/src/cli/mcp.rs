@@ -46,6 +46,12 @@ pub(crate) struct Args {
 enum Tools {
     /// Four tools: run, output, input, stop.
     Compact,
+    /// Ten: terminal, task_list and others, shell_open and others.
+    Epoch,
+    /// Ten: bash, job_output and others, terminal_open and others.
+    Dsh,
+    /// The same with task_output, task_list and task_kill.
+    DshOld,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +67,9 @@ impl Tools {
     fn set(self) -> Set {
         match self {
             Self::Compact => Set::Compact,
+            Self::Epoch => Set::Epoch,
+            Self::Dsh => Set::Dsh,
+            Self::DshOld => Set::DshOld,
         }
     }
 }

@@ -80,6 +80,12 @@ pub(crate) struct Block {
     /// `phrase` is a row of a list; it has no brackets.
     #[serde(skip)]
     pub(crate) is_row: bool,
+    /// The status line ends with the id, and does not begin with it.
+    #[serde(skip)]
+    pub(crate) id_last: bool,
+    /// Words in place of `N bytes cut`.
+    #[serde(skip)]
+    pub(crate) cut_words: Option<String>,
 }
 
 /// What a tool answers.
@@ -105,6 +111,8 @@ pub(crate) struct Answer {
     pub(crate) plain: Option<Plain>,
     /// Printed by a program that nobody vouches for.
     pub(crate) untrusted: bool,
+    /// Jobs whose end it shows, besides those of the blocks.
+    pub(crate) ended: Vec<String>,
 }
 
 /// Text with last lines of its own.
@@ -508,7 +516,9 @@ impl Block {
         } else {
             "\n"
         };
-        Some(format!("{head}{line}[{cut} bytes cut]\n{tail}"))
+        let usual = || format!("{cut} bytes cut");
+        let words = self.cut_words.clone().unwrap_or_else(usual);
+        Some(format!("{head}{line}[{words}]\n{tail}"))
     }
 
     /// Output of at most so many bytes. One mark even where something was left out before.
@@ -562,6 +572,12 @@ impl Block {
         }
         let hint = self.hint.as_ref().map(|hint| format!("next: {hint}"));
         let all = self.facts.iter().chain(&hint).take(facts);
+        if self.id_last {
+            let bare = self.phrase.strip_prefix(&format!("{} ", self.id));
+            let bare = bare.unwrap_or(&self.phrase).to_owned();
+            let line = all.fold(bare, |line, fact| line + "; " + fact);
+            return format!("[{line}; {}]", self.id);
+        }
         let line = all.fold(self.phrase.clone(), |line, fact| line + "; " + fact);
         format!("[{line}]")
     }

@@ -875,7 +875,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Fault> {
 }
 
 /// `t1 running 12m22s; port 18765: COMMAND`.
-async fn list_row(call: &Call<'_>, row: &Row) -> Block {
+pub(crate) async fn list_row(call: &Call<'_>, row: &Row) -> Block {
     // Of a living one it is looked where it listens.
     let looked = match row.is_over() {
         true => None,

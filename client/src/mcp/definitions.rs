@@ -1,11 +1,13 @@
 //! The tools of each set as clients are told of them. The files in `tools/` are the contract, byte for byte: nothing in
 //! them varies by session, folder, machine or client.
 
+use std::collections::BTreeMap as Map;
 use std::sync::Arc;
 
 use ostler_proto::limits;
 use serde_json::value::RawValue;
 
+use super::dsh;
 use super::names::{self, Names};
 
 /// Which tools there are.
@@ -13,8 +15,15 @@ use super::names::{self, Names};
 pub(crate) enum Set {
     /// Four tools, one a class of permission.
     Compact,
+    /// Ten tools in three families.
+    Epoch,
+    /// Ten tools of another harness.
+    Dsh,
+    /// The same, jobs by the names that they had before.
+    DshOld,
 }
 
+const DSH_OUTPUT: &str = include_str!("tools/dsh-output.json");
 const OUTPUT: &str = include_str!("tools/output.json");
 
 /// What a class of tools does, for clients that ask before they call: read-only, destructive, idempotent, open world.
@@ -61,28 +70,64 @@ const COMPACT: &[Tool] = &[
     tool("stop", "Stop jobs", Class::Ends),
 ];
 
+const EPOCH: &[Tool] = &[
+    tool("terminal", "Run a command", Class::Runs),
+    tool("task_list", "List jobs", Class::Reads),
+    tool("task_output", "Read a job", Class::Reads),
+    tool("task_wait", "Wait for a job", Class::Reads),
+    tool("task_stop", "Stop a job", Class::Ends),
+    tool("shell_open", "Open a shell", Class::Runs),
+    tool("shell_send", "Type into a shell", Class::Runs),
+    tool("shell_read", "Read a shell", Class::Reads),
+    tool("shell_list", "List shells", Class::Reads),
+    tool("shell_close", "Close a shell", Class::Ends),
+];
+
+const DSH: &[Tool] = &[
+    tool("bash", "Run a command", Class::Runs),
+    tool("job_output", "Read a job", Class::Reads),
+    tool("job_list", "List jobs", Class::Reads),
+    tool("job_kill", "Stop a job", Class::Ends),
+    tool("terminal_open", "Open a terminal", Class::Runs),
+    tool("terminal_send", "Type into a terminal", Class::Runs),
+    tool("terminal_read", "Read a terminal", Class::Reads),
+    tool("terminal_signal", "Signal a program", Class::Runs),
+    tool("terminal_close", "Close a terminal", Class::Ends),
+    tool("terminal_list", "List terminals", Class::Reads),
+];
+
 impl Set {
     fn tools(self) -> &'static [Tool] {
         match self {
             Self::Compact => COMPACT,
+            Self::Epoch => EPOCH,
+            Self::Dsh | Self::DshOld => DSH,
         }
     }
 
     fn written(self) -> &'static str {
         match self {
             Self::Compact => include_str!("tools/compact.json"),
+            Self::Epoch => include_str!("tools/epoch.json"),
+            Self::Dsh | Self::DshOld => include_str!("tools/dsh.json"),
         }
     }
 
     /// Tells whether there is a tool of this name.
     pub(crate) fn has(self, name: &str) -> bool {
-        self.tools().iter().any(|t| t.name == name)
+        let today = match self {
+            Self::Dsh | Self::DshOld => dsh::today(name),
+            _ => name,
+        };
+        self.tools().iter().any(|t| t.name == today)
     }
 
     /// How its tools are called in hints.
     pub(crate) fn names(self) -> Names {
         match self {
             Self::Compact => names::COMPACT,
+            Self::Epoch => names::EPOCH,
+            Self::Dsh | Self::DshOld => names::DSH,
         }
     }
 
@@ -91,6 +136,11 @@ impl Set {
         match self {
             Self::Compact => Some(
                 "For commands that outlive one call: servers, watchers, REPLs, long tests, persistent shells.",
+            ),
+            Self::Epoch => None,
+            Self::Dsh | Self::DshOld => Some(
+                "Use a terminal only for state or typing; bash for the rest. Close terminals you no longer need. \
+                 inferred_idle and timeout do not prove that a command ended.",
             ),
         }
     }
@@ -101,22 +151,37 @@ impl Set {
     /// The files are no JSON; a test sees to that.
     pub(crate) fn list(self, max_wait: u64) -> serde_json::Result<Arc<RawValue>> {
         let mut all = Vec::new();
+        let others: Map<String, Box<RawValue>> = serde_json::from_str(DSH_OUTPUT)?;
         for definition in objects(&compacted(self.written())) {
             let name = serde_json::from_str::<serde_json::Value>(&definition)?;
             let name = name["name"].as_str().unwrap_or_default().to_owned();
             let Some(tool) = self.tools().iter().find(|t| t.name == name) else {
                 continue;
             };
+            let output = match self {
+                Self::Dsh | Self::DshOld => serde_json::to_string(&others[&name])?,
+                _ => compacted(OUTPUT),
+            };
             // The last brace is that of the definition; those before it belong to the schema.
             let inner = &definition[..definition.len() - 1];
             all.push(format!(
                 "{inner},\"title\":{:?},\"outputSchema\":{},\"annotations\":{}}}",
                 tool.title,
-                compacted(OUTPUT),
+                output,
                 tool.class.annotations()
             ));
         }
-        let text = format!("[{}]", all.join(","));
+        let mut text = format!("[{}]", all.join(","));
+        if self == Self::DshOld {
+            for (old, new) in [
+                ("task_output", "job_output"),
+                ("task_list", "job_list"),
+                ("task_kill", "job_kill"),
+                ("task_id", "job_id"),
+            ] {
+                text = text.replace(new, old);
+            }
+        }
         let default = format!("\"maximum\":{}", limits::TOOL_WAIT / 1_000);
         let text = text.replace(&default, &format!("\"maximum\":{}", max_wait / 1_000));
         Ok(Arc::from(RawValue::from_string(text)?))

@@ -17,6 +17,8 @@ pub(crate) struct Names {
     pub(crate) open: &'static str,
     /// Gives a command a terminal.
     pub(crate) terminal: &'static str,
+    /// Ids are `bash-1`, `pty-1`, `pty-send-1` and `subagent-1`.
+    is_long: bool,
 }
 
 /// The tools of the set `compact`.
@@ -28,6 +30,7 @@ pub(crate) const COMPACT: Names = Names {
     interrupt: ("input id=", " keys=C-c"),
     open: "run with shell=new",
     terminal: "Start it with tty=true.",
+    is_long: false,
 };
 
 /// The tools of the set `epoch`.
@@ -39,6 +42,7 @@ pub(crate) const EPOCH: Names = Names {
     interrupt: ("shell_send id=", " input=\\u0003"),
     open: "shell_open",
     terminal: "Use shell_open.",
+    is_long: false,
 };
 
 /// The tools of the set `dsh`.
@@ -50,9 +54,22 @@ pub(crate) const DSH: Names = Names {
     interrupt: ("terminal_signal sessionId=", " signal=SIGINT"),
     open: "terminal_open",
     terminal: "Use terminal_open.",
+    is_long: true,
 };
 
 impl Names {
+    /// An id as this set writes it.
+    pub(crate) fn shown(&self, id: &str) -> String {
+        let long = match id.chars().next().filter(|_| self.is_long) {
+            Some('t') => "bash-",
+            Some('s') => "pty-",
+            Some('x') => "pty-send-",
+            Some('a') => "subagent-",
+            _ => return id.to_owned(),
+        };
+        format!("{long}{}", &id[1..])
+    }
+
     /// Waits for the end of what runs in this shell.
     pub(crate) fn wait(&self, id: &str) -> String {
         format!("{}{id}{}", self.wait.0, self.wait.1)

@@ -19,6 +19,8 @@ use tokio::sync::watch;
 use super::answer::{Answer, Told};
 use super::compact;
 use super::definitions::Set;
+use super::dsh;
+use super::epoch;
 use super::fault::Fault;
 use super::front::{Call, Front};
 use super::progress::{self, Watched};
@@ -134,6 +136,10 @@ impl Server {
         };
         let answer = match self.set {
             Set::Compact => compact::call(&call, &request.name, request.arguments.clone()).await,
+            Set::Epoch => epoch::call(&call, &request.name, request.arguments.clone()).await,
+            Set::Dsh | Set::DshOld => {
+                dsh::call(&call, &request.name, request.arguments.clone()).await
+            }
         };
         match answer {
             Ok(answer) => Ok((answer, open)),
@@ -189,7 +195,8 @@ impl Server {
         }
         ledger.hear(&heard);
         let over = answer.blocks.iter().filter(|b| b.state == "exited");
-        let shown = over.map(|b| b.process_id.clone()).collect();
+        let ended = answer.ended.iter().cloned();
+        let shown = over.map(|b| b.process_id.clone()).chain(ended).collect();
         let names = self.set.names();
         ledger.take(id, shown, &heard, |notice| {
             let by = notice.row.outcome_detail.as_ref();

@@ -180,6 +180,7 @@ pub(crate) fn never_ran(row: &Row) -> bool {
 pub(crate) fn notice(row: &Row, names: super::names::Names) -> String {
     let took = words::took(row.duration_ms.unwrap_or(0));
     let command = words::cut(&words::command(row), 60);
+    let id = names.shown(&row.id);
     if row.outcome == Some(Outcome::Stopped) {
         let by = row.outcome_detail.as_ref().and_then(|d| d.by.as_deref());
         let by = match by {
@@ -188,16 +189,13 @@ pub(crate) fn notice(row: &Row, names: super::names::Names) -> String {
             Some("client") => " by another client",
             _ => "",
         };
-        return format!("{} stopped{by} after {took}: {command}", row.id);
+        return format!("{id} stopped{by} after {took}: {command}");
     }
     let (phrase, _) = match row.outcome {
         Some(outcome) => ended(row, outcome),
         None => lives(row, &[], 0),
     };
-    format!(
-        "{} {phrase}: {command}; next: {}{}",
-        row.id, names.read, row.id
-    )
+    format!("{id} {phrase}: {command}; next: {}{id}", names.read)
 }
 
 #[cfg(test)]
