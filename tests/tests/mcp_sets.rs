@@ -368,8 +368,12 @@ fn dsh_jobs_are_collected_once_by_today_s_and_by_older_names() {
 fn a_notice_of_this_set_has_its_ids_and_names() {
     in_empty_house(async |house| {
         let mut mcp = dsh(house).await;
-        let job = json!({"command": "exit 7", "description": "x", "run_in_background": true});
+        let fifo = house.fifo("go");
+        let steps = line(&format!("await {fifo} , exit 7"));
+        let job = json!({"command": steps, "description": "x", "run_in_background": true});
         mcp.good("bash", job).await;
+        house.open(&fifo).await;
+        // Its end is told by the first result that is made behind it.
         let told = loop {
             let told = mcp
                 .good("bash", json!({"command": "true", "description": "x"}))
@@ -379,14 +383,18 @@ fn a_notice_of_this_set_has_its_ids_and_names() {
             }
         };
         assert!(
-            timeless(&told.text).starts_with(
-                "[notice: bash-1 exited 7 in N: exit 7; next: job_output job_id=bash-1]\n"
-            ),
+            timeless(&told.text).starts_with("[notice: bash-1 exited 7 in N: exec "),
             "{}",
             told.text
         );
         assert!(
-            told.json.unwrap()["notices"][0]
+            told.text.contains("; next: job_output job_id=bash-1]\n"),
+            "{}",
+            told.text
+        );
+        let json = told.json.unwrap();
+        assert!(
+            json["notices"][0]
                 .as_str()
                 .unwrap()
                 .starts_with("bash-1 exited 7")

@@ -274,8 +274,10 @@ fn a_run_that_is_cancelled_before_its_answer_takes_its_tree_along() {
         let running = process::Process::of(pid).unwrap();
         mcp.cancel(id).await;
         running.gone().await;
-        let list = mcp.good("output", json!({})).await;
-        assert!(list.text.starts_with("t1 stopped after "), "{}", list.text);
+        let told = mcp
+            .good("output", json!({"id": "t1", "until": "exit"}))
+            .await;
+        assert!(told.text.starts_with("[t1 stopped after "), "{}", told.text);
     });
 }
 
