@@ -93,7 +93,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         max_result: usize::try_from(args.max_result).unwrap_or(usize::MAX),
         max_wait: args.max_wait * 1_000,
     };
-    mcp::serve(options)
+    Box::pin(mcp::serve(options))
         .await
         .map_err(|e| Failure::ours(format!("the tools cannot be listed: {e}")))?;
     Ok(exit::DONE)

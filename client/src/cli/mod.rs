@@ -162,7 +162,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Shell(command) => shell::run(command).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
-        Command::Mcp(args) => mcp::run(args).await,
+        Command::Mcp(args) => Box::pin(mcp::run(args)).await,
         Command::Config(command) => config::run(command),
         Command::Doctor(args) => doctor::run(args).await,
         Command::Completions(args) => completions::run(&args),

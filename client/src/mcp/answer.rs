@@ -635,3 +635,160 @@ impl Lines {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn some<T: std::fmt::Debug + Clone + 'static>(
+        of: impl Strategy<Value = T> + 'static,
+    ) -> impl Strategy<Value = Option<T>> {
+        proptest::option::of(of)
+    }
+
+    prop_compose! {
+        fn block()(
+            id in "[tsax][1-9][0-9]{0,2}",
+            output in some("[ -~\n\u{e4}\u{1f600}\\[\\]\"]{0,200}"),
+            code in some(0_i64..256),
+            lost in some(1_u64..9999),
+            cut in some(1_u64..9999),
+            ports in proptest::collection::vec(1_u16.., 0..3),
+            markers in proptest::collection::vec("[a-z ]{1,20}", 0..3),
+            has_hint in any::<bool>(),
+        ) -> Block {
+            let phrase = match code {
+                Some(code) => format!("{id} exited {code} in 0.1s"),
+                None => format!("{id} running 0.1s"),
+            };
+            let facts = super::super::status::listening(&ports);
+            Block {
+                head: output.as_ref().map_or(0, |o: &String| o.floor_char_boundary(o.len() / 2)),
+                cut: cut.filter(|_| output.as_ref().is_some_and(|o| !o.is_empty())),
+                hint: has_hint.then(|| format!("output id={id}")),
+                state: if code.is_some() { "exited" } else { "running" },
+                facts: facts.into_iter().collect(),
+                id, output, code, lost, ports, markers, phrase,
+                ..Block::default()
+            }
+        }
+    }
+
+    prop_compose! {
+        fn answer()(
+            blocks in proptest::collection::vec(block(), 1..4),
+            notices in proptest::collection::vec("notice: t9 exited [0-9]{1,3} in 1.0s: [a-z]{1,30}", 0..4),
+            keeps_tail in any::<bool>(),
+        ) -> Answer {
+            let hint = match blocks.as_slice() {
+                [block] => block.hint.clone(),
+                _ => None,
+            };
+            Answer { blocks, notices, hint, keeps_tail, ..Answer::default() }
+        }
+    }
+
+    proptest! {
+        /// Some clients show the one, some the other.
+        #[test]
+        fn text_and_json_hold_the_same_facts(answer in answer()) {
+            let told = answer.fit(usize::MAX);
+            let json: serde_json::Value = serde_json::from_str(told.json.as_deref().unwrap()).unwrap();
+            prop_assert_eq!(json["jobs"].as_array().unwrap().len(), answer.blocks.len());
+            for (block, job) in answer.blocks.iter().zip(json["jobs"].as_array().unwrap()) {
+                let output = job["output"].as_str().unwrap_or_default();
+                prop_assert!(told.text.contains(output));
+                prop_assert_eq!(output, block.marked().unwrap_or_default());
+                let status = block.status(usize::MAX);
+                prop_assert!(told.text.contains(&status));
+                if let Some(code) = job["code"].as_i64() {
+                    let word = format!(" {code} in");
+                    prop_assert!(status.contains(&word));
+                }
+                for port in &block.ports {
+                    prop_assert!(status.contains(&port.to_string()));
+                    prop_assert!(job["ports"].as_array().unwrap().contains(&(*port).into()));
+                }
+                for marker in &block.markers {
+                    let line = format!("[{marker}]");
+                    prop_assert!(told.text.contains(&line));
+                    prop_assert!(job["note"].as_str().unwrap().contains(marker.as_str()));
+                }
+                if let Some(lost) = job["lost"].as_u64() {
+                    let line = format!("[{lost} bytes before this are lost]");
+                    prop_assert!(told.text.contains(&line));
+                }
+                if let (Some(hint), Some(top)) = (&block.hint, json["hint"].as_str()) {
+                    prop_assert_eq!(hint, top);
+                    prop_assert!(status.contains(top));
+                }
+            }
+            for notice in &answer.notices {
+                let line = format!("[{notice}]");
+                prop_assert!(told.text.contains(&line));
+                let bare = notice.strip_prefix("notice: ").unwrap();
+                prop_assert!(json["notices"].as_array().unwrap().contains(&bare.into()));
+            }
+            let last = answer.blocks.last().unwrap().status(usize::MAX);
+            prop_assert_eq!(told.text.lines().next_back(), Some(last.as_str()));
+        }
+
+        #[test]
+        fn a_bound_is_kept_and_the_first_id_never_goes(answer in answer(), most in 64_usize..600) {
+            let told = answer.fit(most);
+            let json = told.json.unwrap();
+            prop_assert!(told.text.len() <= most, "{}", told.text);
+            prop_assert!(json.len() <= most, "{}", json);
+            prop_assert!(told.text.contains(&answer.blocks[0].id), "{}", told.text);
+            let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(parsed["jobs"][0]["id"].as_str(), Some(answer.blocks[0].id.as_str()));
+            let all = !answer.notices.is_empty() && answer.notices.iter().all(|n| told.text.contains(n.as_str()));
+            // Told in both, or in neither.
+            prop_assert_eq!(json.contains("\"notices\""), all);
+            prop_assert_eq!(told.notices || answer.notices.is_empty(), all || answer.notices.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_status_line_above_the_bound_ends_in_dots() {
+        let block = Block {
+            id: "t1".into(),
+            state: "exited",
+            phrase: format!("t1 spawn failed: no such file: {}", "x".repeat(90)),
+            ..Block::default()
+        };
+        let answer = Answer {
+            blocks: vec![block],
+            ..Answer::default()
+        };
+        let text = answer.fit(64).text;
+        assert_eq!(text.len(), 64);
+        assert!(
+            text.starts_with("[t1 spawn failed") && text.ends_with("x...]"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn several_jobs_fall_back_to_their_states() {
+        let block = |id: &str| Block {
+            id: id.into(),
+            state: "running",
+            phrase: format!("{id} running 12m22s"),
+            output: Some("x".repeat(100)),
+            ..Block::default()
+        };
+        let answer = Answer {
+            blocks: ["t1", "t2", "t3"].map(block).into(),
+            ..Answer::default()
+        };
+        assert_eq!(
+            answer.fit(64).text,
+            "[t1 running, t2 running, t3 running]"
+                .chars()
+                .take(64)
+                .collect::<String>()
+        );
+    }
+}

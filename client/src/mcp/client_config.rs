@@ -90,10 +90,9 @@ mod tests {
             of(For::Gemini),
             "gemini mcp add ostler ostler mcp --tools epoch\n"
         );
-        let codex: toml::Value = toml::from_str(&of(For::Codex)).unwrap();
         assert_eq!(
-            codex["mcp_servers"]["ostler"]["args"][2].as_str(),
-            Some("epoch")
+            of(For::Codex),
+            "# ~/.codex/config.toml\n[mcp_servers.ostler]\ncommand = \"ostler\"\nargs = [\"mcp\", \"--tools\", \"epoch\"]\n"
         );
         let opencode: serde_json::Value = serde_json::from_str(&of(For::Opencode)).unwrap();
         assert_eq!(opencode["mcp"]["ostler"]["command"][1], "mcp");

@@ -83,7 +83,7 @@ pub(crate) async fn call(
 
 async fn run(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let command = args.needed("command")?;
-    let wait = args.wait("wait_s", WAIT, call.front.max_wait)?;
+    let wait = call.patience(args.wait("wait_s", WAIT, call.max_wait)?);
     let until = until(args)?;
     if let Some(shell) = args.text("shell")? {
         return in_shell(call, args, shell, command, wait, until.unwrap_or_default()).await;
@@ -180,7 +180,8 @@ pub(crate) async fn start_and_wait(
         start,
         pages: Some(false),
         collect: Some(false),
-        wait_ms: Some(what.wait),
+        // A task is known by its job, which no request holds any more.
+        wait_ms: Some(call.task_after.unwrap_or(what.wait).min(what.wait)),
         ..Run::default()
     });
     let row = loop {
@@ -227,7 +228,11 @@ pub(crate) async fn start_and_wait(
             (met.reason, met.stranger)
         }
     };
-    let mut stranger = stranger;
+    let (mut reason, mut stranger) = (reason, stranger);
+    if reason == Reason::WaitOver && call.task_after.is_some_and(|after| after < what.wait) {
+        let waited = wait_on(client, &process_id, what).await.map_err(fault)?;
+        (reason, stranger) = (waited.reason, waited.stranger);
+    }
     if reason == Reason::WaitOver && matches!(what.until, Until::Port(_)) {
         stranger = look_for_stranger(client, &process_id, what).await;
     }
@@ -239,6 +244,16 @@ pub(crate) async fn start_and_wait(
         stranger,
         waited: waited.min(what.wait),
     })
+}
+
+/// Waits on for a job that no request holds any more.
+async fn wait_on(client: &Client, process_id: &str, what: &Wanted) -> Result<WaitedJob, Error> {
+    let end = shells::await_input(client, process_id, For::Exit, Some(what.wait));
+    tokio::select! {
+        biased;
+        ended = end => ended,
+        met = met(client, process_id, what) => met,
+    }
 }
 
 /// Waits until what is wanted besides the end has come; the end itself is told by the run.
@@ -534,14 +549,14 @@ async fn output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     }
     let wait = match (&until, args.has("wait_s")) {
         (None, false) => 0,
-        _ => args.wait("wait_s", WAIT, call.front.max_wait)?,
+        _ => call.patience(args.wait("wait_s", WAIT, call.max_wait)?),
     };
     let waits = until.is_some() || args.has("wait_s");
     let until = until.unwrap_or_default();
     let rows = join_all(ids.iter().map(|id| call.row(id))).await;
     let rows = rows.into_iter().collect::<Result<Vec<Row>, Fault>>()?;
     let looks = if waits {
-        if let [row] = rows.as_slice() {
+        if let [row, ..] = rows.as_slice() {
             call.watch(row);
         }
         wait_for_all(call, &rows, &until, since, wait).await?
@@ -922,7 +937,7 @@ async fn input(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let text = args.text("text")?.unwrap_or_default();
     let keys = args.text("keys")?.unwrap_or_default();
     let keys: Vec<String> = keys.split_whitespace().map(str::to_owned).collect();
-    let wait = args.wait("wait_s", INPUT_WAIT, call.front.max_wait)?;
+    let wait = args.wait("wait_s", INPUT_WAIT, call.max_wait)?;
     let row = call.row(id).await?;
     if row.kind == Kind::Shell {
         shells::check_open(&row, call)?;
@@ -1009,7 +1024,11 @@ pub(crate) async fn stop(call: &Call<'_>, ids: &[String]) -> Result<Answer, Faul
         match receipt {
             Some(receipt) => {
                 is_error |= !receipt.survivors.is_empty();
-                blocks.push(stopped(call, row, receipt));
+                let mut block = stopped(call, row, receipt);
+                if row.kind == Kind::Agent {
+                    block.facts.extend(commands_of(call, row).await?);
+                }
+                blocks.push(block);
             }
             None => {
                 let row = call.row(&row.process_id).await?;
@@ -1022,6 +1041,23 @@ pub(crate) async fn stop(call: &Call<'_>, ids: &[String]) -> Result<Answer, Faul
         is_error,
         ..Answer::default()
     })
+}
+
+/// What a sub-agent had started belongs to this session and goes on.
+async fn commands_of(call: &Call<'_>, agent: &Row) -> Result<Option<String>, Fault> {
+    let list = List {
+        session: call.session.clone(),
+        live: true,
+        ..List::default()
+    };
+    let table = call.client.ask::<JobList>(list).await;
+    let rows = table.map_err(|e| call.fault(&agent.id, &e))?.jobs;
+    let later = rows.iter().filter(|r| r.kind == Kind::Command);
+    let ids: Vec<&str> = later
+        .filter(|r| r.started_at >= agent.started_at)
+        .map(|r| r.id.as_str())
+        .collect();
+    Ok((!ids.is_empty()).then(|| format!("its commands go on: {}", ids.join(", "))))
 }
 
 /// The receipt of a stop.

@@ -133,7 +133,7 @@ async fn bash(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         return Ok(started(&row));
     }
     let what = Wanted {
-        wait: call.front.max_wait,
+        wait: call.max_wait,
         ..Wanted::default()
     };
     let ran = start_and_wait(call, start, &what).await?;
@@ -342,7 +342,7 @@ fn status_line(row: &Row) -> String {
 
 async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let mut row = job(call, args).await?;
-    let timeout = time(args, "timeout_ms", WAIT)?.min(call.front.max_wait);
+    let timeout = time(args, "timeout_ms", WAIT)?.min(call.max_wait);
     if args.flag("wait")?.unwrap_or(false) && !row.is_over() {
         call.watch(&row);
         let waited =
@@ -442,11 +442,9 @@ async fn job_kill(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     };
     let asked = call.client.ask::<JobStop>(stop).await;
     asked.map_err(|e| call.fault(&row.id, &e))?;
-    let now = call.row(&row.process_id).await?;
-    let mut job = snapshot(&now);
-    if !now.is_over() {
-        job["status"] = "stopping".into();
-    }
+    // As it is at this moment, however fast it ends.
+    let mut job = snapshot(&row);
+    job["status"] = "stopping".into();
     let line = format!("[{shown} kill requested; status: stopping]");
     let json = json!({"outcome": "cancellation-requested", "job": job});
     Ok(plain(String::new(), vec![line], &[], json))
@@ -516,7 +514,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         id: row.process_id.clone(),
         text: text.to_owned(),
         enter: args.flag("submit")?.unwrap_or(true),
-        timeout_ms: (!background).then(|| SEND.min(call.front.max_wait)),
+        timeout_ms: (!background).then(|| SEND.min(call.max_wait)),
         max: Some(limits::RING),
         background,
         ..Send::default()

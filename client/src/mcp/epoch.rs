@@ -139,7 +139,7 @@ async fn terminal(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         return in_background(call, start).await;
     }
     let what = Wanted {
-        wait: call.front.max_wait,
+        wait: call.max_wait,
         ..Wanted::default()
     };
     let ran = start_and_wait(call, start, &what).await?;
@@ -258,7 +258,7 @@ fn add_page(block: &mut Block, row: &Row, since: Option<u64>, text: Text) {
 async fn wait(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let id = args.needed("id")?;
     let asked = args.whole("timeoutMs")?.unwrap_or(TASK_WAIT);
-    let timeout = asked.min(WAIT_MAX).min(call.front.max_wait);
+    let timeout = asked.min(WAIT_MAX).min(call.max_wait);
     let row = call.row(id).await?;
     if row.kind == Kind::Shell && !row.is_over() {
         let mut block = status::block(&row, &[], super::now());
@@ -291,7 +291,7 @@ async fn wait(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
 /// Stops a job; a shell is closed, and its record goes.
 pub(crate) async fn stop(call: &Call<'_>, id: &str) -> Result<Answer, Fault> {
     let row = call.row(id).await?;
-    let mut answer = compact::stop(call, &[row.process_id.clone()]).await?;
+    let mut answer = compact::stop(call, std::slice::from_ref(&row.process_id)).await?;
     if row.kind == Kind::Shell && !answer.is_error {
         let target = Target {
             session: None,
@@ -303,33 +303,7 @@ pub(crate) async fn stop(call: &Call<'_>, id: &str) -> Result<Answer, Fault> {
             block.phrase = format!("{} closed", row.id);
         }
     }
-    if row.kind == Kind::Agent {
-        let goes_on = commands_of(call, &row).await?;
-        for block in &mut answer.blocks {
-            block.facts.extend(goes_on.clone());
-        }
-    }
     Ok(answer)
-}
-
-/// What a sub-agent had started belongs to this session and goes on.
-async fn commands_of(call: &Call<'_>, agent: &Row) -> Result<Option<String>, Fault> {
-    let list = ostler_proto::methods::List {
-        session: call.session.clone(),
-        live: true,
-        ..ostler_proto::methods::List::default()
-    };
-    let table = call
-        .client
-        .ask::<ostler_proto::methods::JobList>(list)
-        .await;
-    let rows = table.map_err(|e| call.fault(&agent.id, &e))?.jobs;
-    let later = rows.iter().filter(|r| r.kind == Kind::Command);
-    let ids: Vec<&str> = later
-        .filter(|r| r.started_at >= agent.started_at)
-        .map(|r| r.id.as_str())
-        .collect();
-    Ok((!ids.is_empty()).then(|| format!("its commands go on: {}", ids.join(", "))))
 }
 
 async fn open(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
@@ -385,7 +359,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let id = args.needed("id")?;
     let input = args.needed("input")?;
     let wait = args.whole("wait")?.unwrap_or(SEND_WAIT);
-    let wait = wait.min(SEND_MAX).min(call.front.max_wait);
+    let wait = wait.min(SEND_MAX).min(call.max_wait);
     let row = a_shell(call, id).await?;
     shells::check_open(&row, call)?;
     call.watch(&row);

@@ -42,7 +42,7 @@ fn without_escapes(raw: &str) -> String {
         match c {
             '\u{1b}' => match rest.next() {
                 Some('[') => {
-                    while let Some(c) = rest.next() {
+                    for c in rest.by_ref() {
                         if ('\u{40}'..='\u{7e}').contains(&c) {
                             break;
                         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use ostler::{Client, Error};
 use ostler_proto::job::{JobResult, Row};
+use ostler_proto::limits;
 use ostler_proto::methods::{JobGet, ResourceLimit, Start, Target};
 
 use super::arguments::is_id;
@@ -229,6 +230,10 @@ pub(crate) struct Call<'a> {
     pub(crate) session: Option<String>,
     /// What progress is told of.
     pub(crate) watched: &'a Watched,
+    /// Longest wait, in ms.
+    pub(crate) max_wait: u64,
+    /// It becomes a task when it takes longer than this, in ms, and has no bound then.
+    pub(crate) task_after: Option<u64>,
 }
 
 impl Call<'_> {
@@ -273,7 +278,15 @@ impl Call<'_> {
 
     /// The bound of a wait.
     pub(crate) fn most(&self) -> Duration {
-        Duration::from_millis(self.front.max_wait)
+        Duration::from_millis(self.max_wait)
+    }
+
+    /// How long a call waits in vain: as long as was asked for, or, as a task, as long as it takes.
+    pub(crate) fn patience(&self, asked: u64) -> u64 {
+        match self.task_after {
+            Some(after) if asked > after => limits::WAIT_MAX,
+            _ => asked,
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod server;
 mod session;
 mod shells;
 mod status;
+mod tasks;
 mod text;
 mod transport;
 mod words;
@@ -45,7 +46,7 @@ pub(crate) use front::Heritage;
 
 use front::Front;
 use notices::Ledger;
-use server::Server;
+use server::{Inner, Server};
 use session::{Origin, Sessions};
 use transport::{Prepared, Stdio};
 
@@ -88,7 +89,7 @@ pub(crate) async fn serve(options: Options) -> serde_json::Result<()> {
         options.set.names(),
         Arc::clone(&ledger),
     );
-    let server = Server {
+    let server = Server(Arc::new(Inner {
         set: options.set,
         tools: Arc::clone(&tools),
         front: Arc::new(front),
@@ -97,11 +98,12 @@ pub(crate) async fn serve(options: Options) -> serde_json::Result<()> {
         prepared: Arc::clone(&prepared),
         gone,
         telling: tokio::sync::Mutex::new(()),
-    };
+        tasks: tasks::Tasks::default(),
+    }));
     let (read, write) = rmcp::transport::stdio_pipes();
     let stdio = Stdio::new(read, write, ledger, prepared, tools, raise);
     // Whatever ends it, nobody is left who could be told.
-    if let Ok(running) = server.serve(stdio).await {
+    if let Ok(running) = Box::pin(server.serve(stdio)).await {
         let _ = running.waiting().await;
     }
     Ok(())

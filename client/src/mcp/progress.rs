@@ -37,6 +37,11 @@ impl Watched {
         });
     }
 
+    /// Id of the job, and a client of its session, as soon as it is known.
+    pub(crate) fn process(&self) -> Option<(String, Client)> {
+        self.job().map(|job| (job.process_id, job.client))
+    }
+
     fn job(&self) -> Option<Job> {
         self.0
             .lock()
