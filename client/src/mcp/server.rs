@@ -128,7 +128,7 @@ impl ServerHandler for Server {
                 biased;
                 () = context.ct.cancelled() => Ended::Left("nobody waits for this"),
                 _ = gone.wait_for(|gone| *gone) => Ended::Left("the client is gone"),
-                answer = done => Ended::Done(answer),
+                answer = done => Ended::Done(Box::new(answer)),
                 process = task_known(&watched), if task_after.is_some() => Ended::Task(process),
             }
         };
@@ -137,7 +137,7 @@ impl ServerHandler for Server {
                 let words = Fault::new("cancelled", why).text();
                 Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into())
             }
-            Ended::Done(answer) => Ok(self.answered(answer, &context).await.into()),
+            Ended::Done(answer) => Ok(self.answered(*answer, &context).await.into()),
             Ended::Task(process_id) => {
                 let task = self.become_task(work, &process_id, context);
                 Ok(CallToolResponse::Task(CreateTaskResult::new(task)))
@@ -224,7 +224,7 @@ impl Drop for Working {
 /// How a request ends.
 enum Ended {
     Left(&'static str),
-    Done(Result<(Answer, Open), Fault>),
+    Done(Box<Result<(Answer, Open), Fault>>),
     /// It goes on as a task, known by this job.
     Task(String),
 }
