@@ -60,7 +60,10 @@ async fn the_port_of_a_grandchild_is_found_and_named_after_it() {
         Some(grandchild)
     );
     house.trees.kill(job.mark.clone()).await;
-    assert!(!is_listening(Some(port), std::process::id()), "its port is free");
+    assert!(
+        !is_listening(Some(port), std::process::id()),
+        "its port is free"
+    );
     assert_eq!(holder(port, std::process::id()), None);
 }
 

@@ -325,3 +325,75 @@ fn a_named_session_is_the_one_that_people_see() {
         );
     });
 }
+
+#[test]
+fn who_cannot_have_a_supervisor_says_why_and_serves_on() {
+    use std::os::unix::fs::PermissionsExt;
+    in_empty_house(async |house| {
+        let mode =
+            |mode| std::fs::set_permissions(house.dir(), std::fs::Permissions::from_mode(mode));
+        mode(0o777).unwrap();
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let told = mcp.bad("run", json!({"command": "true"})).await;
+        assert!(told.starts_with("unavailable: the supervisor does not answer (the supervisor did not start: socket folder "), "{told}");
+        assert!(
+            told.ends_with(
+                "Running jobs go on. Try again; if it stays, tell the user to run: ostler doctor"
+            ),
+            "{told}"
+        );
+        mode(0o700).unwrap();
+        let told = mcp.good("run", json!({"command": "echo here"})).await;
+        assert!(
+            told.text.starts_with("here\n[t1 exited 0 in "),
+            "{}",
+            told.text
+        );
+    });
+}
+
+#[test]
+fn a_supervisor_that_says_nothing_is_not_waited_for_without_end() {
+    in_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &["--max-wait", "1"]).await;
+        mcp.good("run", json!({"command": "true"})).await;
+        let pid = house.info().await.hello.pid;
+        let supervisor = process::Process::of(pid).unwrap();
+        supervisor.freeze();
+        let told = mcp.bad("run", json!({"command": "true"})).await;
+        supervisor.signal(libc::SIGCONT);
+        assert!(
+            told.starts_with("unavailable: the supervisor does not answer (no answer for 31 s)"),
+            "{told}"
+        );
+        let told = mcp.good("run", json!({"command": "echo again"})).await;
+        assert!(told.text.starts_with("again\n"), "{}", told.text);
+    });
+}
+
+#[test]
+fn what_to_put_into_a_client_s_configuration_is_printed_and_nothing_is_started() {
+    in_empty_house(async |house| {
+        let said = house.cli(&[
+            "mcp",
+            "--print-config",
+            "claude",
+            "--tools",
+            "epoch",
+            "--max-wait",
+            "120",
+        ]);
+        assert_eq!(
+            said.out,
+            "claude mcp add ostler -- ostler mcp --tools epoch --max-wait 120\n"
+        );
+        for client in ["codex", "gemini", "opencode", "json"] {
+            let said = house.cli(&["mcp", "--print-config", client]);
+            assert_eq!((said.code, said.err.as_str()), (0, ""));
+            assert!(said.out.contains("ostler"), "{}", said.out);
+        }
+        assert_eq!(house.cli(&["mcp", "--max-wait", "301"]).code, 2);
+        assert_eq!(house.cli(&["mcp", "--max-result", "63"]).code, 2);
+        assert!(!house.folders().socket().exists());
+    });
+}

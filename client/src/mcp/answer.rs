@@ -780,15 +780,12 @@ mod tests {
             ..Block::default()
         };
         let answer = Answer {
-            blocks: ["t1", "t2", "t3"].map(block).into(),
+            blocks: ["t1", "t2", "t3", "t4"].map(block).into(),
             ..Answer::default()
         };
         assert_eq!(
             answer.fit(64).text,
-            "[t1 running, t2 running, t3 running]"
-                .chars()
-                .take(64)
-                .collect::<String>()
+            "[t1 running, t2 running, t3 running, t4 running]"
         );
     }
 }

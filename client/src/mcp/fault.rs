@@ -59,6 +59,11 @@ impl Fault {
         }
     }
 
+    /// Nobody has answered for so long.
+    pub(crate) fn silent(patience: std::time::Duration) -> Self {
+        Self::unavailable(&format!("no answer for {} s", patience.as_secs()))
+    }
+
     fn unavailable(reason: &str) -> Self {
         Self::new(
             "unavailable",

@@ -33,6 +33,8 @@ use super::transport::{Prepared, key};
 
 /// How long clients may keep the list of tools.
 const LIST_TTL: u64 = 86_400_000;
+/// How long beyond the longest wait a supervisor may say nothing: it may be started, or be replaced, meanwhile.
+const SILENCE: Duration = Duration::from_secs(30);
 /// A call that takes longer becomes a task, in ms.
 const TASK_AFTER: u64 = 2_000;
 
@@ -129,12 +131,17 @@ impl ServerHandler for Server {
                 () = context.ct.cancelled() => Ended::Left("nobody waits for this"),
                 _ = gone.wait_for(|gone| *gone) => Ended::Left("the client is gone"),
                 answer = done => Ended::Done(Box::new(answer)),
+                () = tokio::time::sleep(most + SILENCE), if task_after.is_none() => Ended::Silent,
                 process = task_known(&watched), if task_after.is_some() => Ended::Task(process),
             }
         };
         match ended {
             Ended::Left(why) => {
                 let words = Fault::new("cancelled", why).text();
+                Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into())
+            }
+            Ended::Silent => {
+                let words = Fault::silent(most + SILENCE).text();
                 Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into())
             }
             Ended::Done(answer) => Ok(self.answered(*answer, &context).await.into()),
@@ -227,6 +234,8 @@ enum Ended {
     Done(Box<Result<(Answer, Open), Fault>>),
     /// It goes on as a task, known by this job.
     Task(String),
+    /// Nobody has answered for longer than any call may take.
+    Silent,
 }
 
 /// The job of a call that has taken too long to be awaited.
