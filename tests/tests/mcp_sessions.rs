@@ -277,7 +277,7 @@ fn a_house_that_was_stopped_is_started_again_and_said_to_be_another_one() {
         let told = mcp.good("run", json!({"command": "echo new"})).await;
         assert!(
             told.text.starts_with(
-                "new\n[the supervisor was restarted: all earlier jobs are gone]\n[t1 exited 0"
+                "new\n[the session before this one has ended: its jobs are gone]\n[t1 exited 0"
             ),
             "{}",
             told.text

@@ -187,20 +187,11 @@ impl Answer {
     /// Puts it into so many bytes, text and JSON each. Parts go in this order: output, markers, notices, facts from the
     /// right. Id and state never go.
     pub(crate) fn fit(&self, most: usize) -> Told {
-        let with = self.fit_with(most, true);
-        if self.notices.is_empty() {
-            return with;
+        let told = self.fit_with(most, true);
+        if told.notices {
+            return told;
         }
-        let whole = with.text.contains("[notice")
-            || with.text.contains("[resumed")
-            || self.notices.iter().all(|n| with.text.contains(n.as_str()));
-        let in_json = with
-            .json
-            .as_ref()
-            .is_none_or(|json| json.contains("\"notices\""));
-        if whole && in_json {
-            return with;
-        }
+        // Told in both, or in neither.
         self.fit_with(most, false)
     }
 
@@ -208,59 +199,33 @@ impl Answer {
         let text = self.fit_text(most, notices);
         let json = (!self.is_error).then(|| self.fit_json(most, notices));
         Told {
-            text,
-            json,
-            notices,
+            notices: text.notices && json.as_ref().is_none_or(|json| json.notices),
+            text: text.text,
+            json: json.map(|json| json.text),
         }
     }
 
-    fn fit_text(&self, most: usize, notices: bool) -> String {
-        let at = |level: Level| {
-            self.text(Level {
-                notices: notices && level.notices,
-                ..level
-            })
-        };
-        let whole = at(WHOLE);
-        if whole.len() <= most {
-            return whole;
-        }
-        let bare = at(Level { output: 0, ..WHOLE });
-        if bare.len() <= most
-            && let Some(text) = shrink(most - bare.len(), most, |output| {
-                at(Level { output, ..WHOLE })
-            })
-        {
-            return text;
-        }
+    fn fit_text(&self, most: usize, notices: bool) -> Fitted {
         let mut levels = vec![
-            Level { output: 0, ..WHOLE },
+            WHOLE,
             Level {
-                output: 0,
                 markers: false,
-                ..WHOLE
-            },
-            Level {
-                output: 0,
-                markers: false,
-                notices: false,
                 ..WHOLE
             },
         ];
-        let most_facts = self
-            .blocks
-            .iter()
-            .map(|b| b.facts.len() + 1)
-            .max()
-            .unwrap_or(0);
-        levels.extend((0..=most_facts).rev().map(|facts| Level {
-            output: 0,
+        let facts = self.blocks.iter().map(|b| b.facts.len() + 1).max();
+        let facts = (0..=facts.unwrap_or(0)).rev().map(|facts| Level {
             markers: false,
             notices: false,
             facts,
-        }));
-        let fitting = levels.into_iter().map(at).find(|text| text.len() <= most);
-        fitting.unwrap_or_else(|| self.least_text(most))
+            ..WHOLE
+        });
+        levels.extend(facts);
+        let fitted = fitted(most, notices, &levels, |level| self.text(level));
+        fitted.unwrap_or_else(|| Fitted {
+            text: self.least_text(most),
+            notices: false,
+        })
     }
 
     /// Nothing but ids and states.
@@ -320,44 +285,30 @@ impl Answer {
         }
     }
 
-    fn fit_json(&self, most: usize, notices: bool) -> String {
-        if let Some(json) = &self.json {
-            return self.fit_other_json(json, most, notices);
-        }
-        let at = |level: Level| {
-            self.to_json(Level {
-                notices: notices && level.notices,
-                ..level
-            })
-        };
-        let whole = at(WHOLE);
-        if whole.len() <= most {
-            return whole;
-        }
-        let bare = at(Level { output: 0, ..WHOLE });
-        if bare.len() <= most
-            && let Some(json) = shrink(most - bare.len(), most, |output| {
-                at(Level { output, ..WHOLE })
-            })
-        {
-            return json;
-        }
+    fn fit_json(&self, most: usize, notices: bool) -> Fitted {
         let levels = [
-            Level { output: 0, ..WHOLE },
+            WHOLE,
             Level {
-                output: 0,
                 markers: false,
                 ..WHOLE
             },
             Level {
-                output: 0,
                 markers: false,
                 notices: false,
                 ..WHOLE
             },
         ];
-        let fitting = levels.into_iter().map(at).find(|json| json.len() <= most);
-        fitting.unwrap_or_else(|| self.least_json(most))
+        let fitted = match &self.json {
+            Some(json) => fitted(most, notices, &levels, |level| self.other_json(json, level)),
+            None => fitted(most, notices, &levels, |level| self.to_json(level)),
+        };
+        fitted.unwrap_or_else(|| Fitted {
+            text: match &self.json {
+                Some(json) => least_other(json),
+                None => self.least_json(most),
+            },
+            notices: false,
+        })
     }
 
     fn to_json(&self, level: Level) -> String {
@@ -403,58 +354,80 @@ impl Answer {
     }
 
     /// The JSON of another set: its texts give way, then the notices.
-    fn fit_other_json(&self, json: &serde_json::Value, most: usize, notices: bool) -> String {
-        let with = |output: usize, notices: bool| {
-            let mut json = json.clone();
-            if let (Some(plain), Some(map)) = (&self.plain, json.as_object_mut()) {
-                for field in plain.fields {
-                    if let Some(serde_json::Value::String(text)) = map.get_mut(*field) {
-                        *text = clipped(text, 0, output, self.keeps_tail);
-                    }
-                }
-                if notices && !self.notices.is_empty() {
-                    map.insert("notices".into(), self.bare_notices().into());
+    fn other_json(&self, json: &serde_json::Value, level: Level) -> String {
+        let mut json = json.clone();
+        if let (Some(plain), Some(map)) = (&self.plain, json.as_object_mut()) {
+            for field in plain.fields {
+                if let Some(serde_json::Value::String(text)) = map.get_mut(*field) {
+                    *text = clipped(text, 0, level.output, self.keeps_tail);
                 }
             }
-            json.to_string()
-        };
-        let whole = with(usize::MAX, notices);
-        if whole.len() <= most {
-            return whole;
+            if level.notices && !self.notices.is_empty() {
+                map.insert("notices".into(), self.bare_notices().into());
+            }
         }
-        let bare = with(0, notices);
-        if bare.len() <= most
-            && let Some(json) = shrink(most - bare.len(), most, |output| with(output, notices))
-        {
-            return json;
-        }
-        let least = with(0, false);
-        if least.len() <= most || self.json.is_none() {
-            return least;
-        }
-        self.least_other(json)
+        json.to_string()
     }
+}
 
-    /// What tells which job it is about.
-    fn least_other(&self, json: &serde_json::Value) -> String {
-        const IDS: [&str; 4] = ["jobId", "sessionId", "job", "kind"];
-        let mut least = serde_json::Map::new();
-        for field in IDS {
-            match json.get(field) {
-                Some(serde_json::Value::Object(job)) => {
-                    let id = job.get("id").cloned().unwrap_or_default();
-                    least.insert(field.into(), serde_json::json!({ "id": id }));
-                    break;
-                }
-                Some(value) => {
-                    least.insert(field.into(), value.clone());
-                    break;
-                }
-                None => {}
+/// What tells which job the JSON of another set is about.
+fn least_other(json: &serde_json::Value) -> String {
+    const IDS: [&str; 4] = ["jobId", "sessionId", "job", "kind"];
+    let mut least = serde_json::Map::new();
+    if let Some((field, value)) = IDS.iter().find_map(|f| Some((*f, json.get(*f)?))) {
+        let value = match value {
+            serde_json::Value::Object(job) => {
+                serde_json::json!({ "id": job.get("id").cloned().unwrap_or_default() })
+            }
+            value => value.clone(),
+        };
+        least.insert(field.into(), value);
+    }
+    serde_json::Value::Object(least).to_string()
+}
+
+/// A text within its bound.
+#[derive(Debug)]
+struct Fitted {
+    text: String,
+    /// It has the notices, or there was nothing to tell.
+    notices: bool,
+}
+
+/// The first level that fits; at each, output gives way before the next one is tried.
+fn fitted(
+    most: usize,
+    notices: bool,
+    levels: &[Level],
+    make: impl Fn(Level) -> String,
+) -> Option<Fitted> {
+    for (n, level) in levels.iter().enumerate() {
+        let level = Level {
+            notices: notices && level.notices,
+            ..*level
+        };
+        let with = |output: usize| make(Level { output, ..level });
+        let fitted = |text: String| Fitted {
+            text,
+            notices: level.notices,
+        };
+        let bare = with(0);
+        if bare.len() > most {
+            continue;
+        }
+        // Only with everything else in its place is there room for output.
+        if n == 0 {
+            let whole = with(usize::MAX);
+            if whole.len() <= most {
+                return Some(fitted(whole));
+            }
+            if let Some(text) = shrink(most - bare.len(), most, &with) {
+                return Some(fitted(text));
             }
         }
-        serde_json::Value::Object(least).to_string()
+        return Some(fitted(bare));
     }
+    None
 }
 
 /// The longest text of so many bytes; less output than there would be room for where it grows in JSON.
@@ -743,10 +716,11 @@ mod tests {
             prop_assert!(told.text.contains(&answer.blocks[0].id), "{}", told.text);
             let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
             prop_assert_eq!(parsed["jobs"][0]["id"].as_str(), Some(answer.blocks[0].id.as_str()));
-            let all = !answer.notices.is_empty() && answer.notices.iter().all(|n| told.text.contains(n.as_str()));
             // Told in both, or in neither.
-            prop_assert_eq!(json.contains("\"notices\""), all);
-            prop_assert_eq!(told.notices || answer.notices.is_empty(), all || answer.notices.is_empty());
+            for notice in &answer.notices {
+                prop_assert_eq!(told.text.contains(notice.as_str()), told.notices);
+            }
+            prop_assert_eq!(json.contains("\"notices\""), told.notices && !answer.notices.is_empty());
         }
     }
 

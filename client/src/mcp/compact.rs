@@ -304,7 +304,10 @@ pub(crate) async fn told_run(
         block.facts.push(format!("{} bytes", row.output.end));
     }
     block.hint = next_step(call, row, &block, ran.reason, true);
-    Ok(single(block))
+    Ok(Answer {
+        keeps_tail: true,
+        ..single(block)
+    })
 }
 
 /// A job that never ran is an error: words and nothing else.
@@ -496,7 +499,10 @@ async fn line_in(
     if block.cut.is_some() && came.reason == Reason::Prompt {
         block.hint = Some(format!("{}{} grep=REGEX", call.front.names.read, row.id));
     }
-    Ok(single(block))
+    Ok(Answer {
+        keeps_tail: true,
+        ..single(block)
+    })
 }
 
 async fn wait_for(

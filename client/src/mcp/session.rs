@@ -104,7 +104,7 @@ impl Sessions {
         if std::mem::replace(&mut state.had, true) {
             self.ledger.forget();
             self.ledger
-                .add_once("the supervisor was restarted: all earlier jobs are gone".into());
+                .add_once("the session before this one has ended: its jobs are gone".into());
         }
         state.open = Some(open.clone());
         Ok(open)
