@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler_proto::methods::{
-    HelloAnswer, JobWait, Method, OpenSession, OpenedSession, SessionOpen, Wait, Waited,
+    HelloAnswer, JobWait, Method, OpenSession, OpenedSession, SessionOpen, ShellExec, ShellSend,
+    Wait, Waited,
 };
 use ostler_proto::refusal::{Refusal, RefusalKind};
+use ostler_proto::shell::{Exec, Executed, Send, Sent};
 use tokio::sync::Mutex;
 
 use crate::connection::{Connection, Error};
@@ -110,17 +112,54 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::ask`].
-    pub async fn wait(&self, mut params: Wait) -> Result<Waited, Error> {
-        let deadline = params
-            .timeout_ms
-            .map(|limit| Instant::now() + Duration::from_millis(limit));
+    pub async fn wait(&self, params: Wait) -> Result<Waited, Error> {
+        self.ask_within::<JobWait>(params, 0, |p| &mut p.timeout_ms)
+            .await
+    }
+
+    /// Runs a line in a shell, also over a replaced supervisor: it gets a key where it has none, so that it runs once.
+    /// The time limit counts from now and not from each try. In the background it is asked once.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub async fn exec(&self, mut params: Exec) -> Result<Executed, Error> {
+        if params.background {
+            return self.call::<ShellExec>(params).await;
+        }
+        params.key.get_or_insert_with(fresh_key);
+        self.ask_within::<ShellExec>(params, 1, |p| &mut p.timeout_ms)
+            .await
+    }
+
+    /// Types into a shell and waits. What is typed is typed once; a wait alone goes on over a replaced supervisor.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn send(&self, params: Send) -> Result<Sent, Error> {
+        if params.background || params.enter || !params.text.is_empty() {
+            return self.call::<ShellSend>(params).await;
+        }
+        self.ask_within::<ShellSend>(params, 1, |p| &mut p.timeout_ms)
+            .await
+    }
+
+    /// Asks until there is an answer. What is left of the time limit goes with each try, `least` ms of it.
+    async fn ask_within<M: Method>(
+        &self,
+        mut params: M::Params,
+        least: u64,
+        limit: impl Fn(&mut M::Params) -> &mut Option<u64>,
+    ) -> Result<M::Result, Error> {
+        let deadline =
+            limit(&mut params).map(|limit| Instant::now() + Duration::from_millis(limit));
         let mut n = 0;
         loop {
             if let Some(deadline) = deadline {
                 let left = deadline.saturating_duration_since(Instant::now());
-                params.timeout_ms = Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+                let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+                *limit(&mut params) = Some(left.max(least));
             }
-            let call = self.with(|c| c.call::<JobWait>(&params)).await?.1;
+            let call = self.with(|c| c.call::<M>(&params)).await?.1;
             match call.await {
                 Err(Error::Broken(_)) if n < AGAIN => n += 1,
                 answer => return answer,

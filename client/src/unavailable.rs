@@ -31,7 +31,7 @@ pub enum Unavailable {
         #[source]
         error: io::Error,
     },
-    /// Something else lies at the socket's place, and nobody's house is there.
+    /// Something else lies at the socket's place.
     #[error("{}{} is a {}, not a socket", if *starting { "the supervisor did not start: " } else { "" }, socket.display(), if *folder { "folder" } else { "file" })]
     NoSocket {
         /// The place.
@@ -106,6 +106,22 @@ fn room(beside: &Path) -> String {
     format!("make room: df -h {folder}; df -i {folder}")
 }
 
+/// What helps where its owner has shut the folder of it.
+fn shut(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let folder = path.parent()?;
+    let there = std::fs::metadata(folder).ok()?;
+    // SAFETY: plain call without preconditions.
+    let ours = there.uid() == unsafe { libc::geteuid() };
+    (ours && there.mode() & 0o700 != 0o700).then(|| {
+        let mode = there.mode() & 0o777;
+        format!(
+            "its folder is shut (mode {mode:03o}): chmod 700 {}",
+            folder.display()
+        )
+    })
+}
+
 fn who(pid: Option<u32>, stopped: bool) -> String {
     match pid {
         Some(pid) if stopped => format!("pid {pid}, stopped by a debugger?"),
@@ -124,6 +140,11 @@ impl Unavailable {
             Self::Lock { path, error } if error.kind() == io::ErrorKind::StorageFull => {
                 Some(room(path))
             }
+            Self::Silent {
+                pid: Some(pid),
+                stopped: true,
+                ..
+            } => Some(format!("it goes on with: kill -CONT {pid}")),
             Self::Failed { log, .. }
             | Self::Silent { log, .. }
             | Self::Contended { log }
@@ -134,9 +155,10 @@ impl Unavailable {
             Self::NoSocket { socket, .. } => {
                 Some(format!("move it away: mv {0} {0}.old", socket.display()))
             }
-            Self::Connect { socket: path, .. } | Self::Lock { path, .. } => {
-                Some(format!("whose it is tells: ls -l {}", path.display()))
-            }
+            Self::Connect { socket: path, .. } | Self::Lock { path, .. } => Some(
+                shut(path)
+                    .unwrap_or_else(|| format!("whose it is tells: ls -l {}", path.display())),
+            ),
             Self::Program { .. } => Some("put ostler beside this program, or on PATH".into()),
         }
     }

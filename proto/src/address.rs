@@ -11,6 +11,9 @@ pub const DIR_VARIABLE: &str = "OSTLER_DIR";
 pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 /// The variable that marks a job's processes with its process id.
 pub const JOB_VARIABLE: &str = "OSTLER_JOB";
+/// The variable that marks a job's processes with the house that they belong to: the next one finds by it what two killed
+/// processes left behind, where nothing better marks them.
+pub const HOUSE_VARIABLE: &str = "OSTLER_HOUSE";
 
 /// The best way to find the members of jobs that a new house may use: `cgroup` (as without it), `cookie` or `links`.
 pub const RUNG_VARIABLE: &str = "OSTLER_RUNG";

@@ -225,8 +225,24 @@ pub const TIMEOUT_MAX: u64 = 30 * DAY;
 /// Longest wait of one request: a day. Shorter waits are the client's choice.
 pub const WAIT_MAX: u64 = DAY;
 
-/// Descriptors that one live job costs in the keeper, and in the supervisor.
+/// Descriptors that one live job costs in the supervisor.
 pub const DESCRIPTORS_PER_JOB: u64 = 4;
+/// Descriptors that one live job costs in the keeper at most: pidfd, status, out, err, input, spill.
+pub const DESCRIPTORS_KEPT: u64 = 6;
+/// Descriptors that a keeper keeps back for everything that is no job.
+pub const KEEPER_RESERVE: u64 = 128;
+
+/// Returns for how many live jobs the keeper has room under this limit of descriptors.
+pub fn jobs_kept(descriptors: u64) -> u64 {
+    descriptors.saturating_sub(KEEPER_RESERVE) / DESCRIPTORS_KEPT
+}
+
+/// Returns for how many live jobs both processes of a house have room, each under this limit of descriptors.
+pub fn jobs_within(descriptors: u64) -> u64 {
+    let supervisor = descriptors.saturating_sub(descriptors_reserve()) / DESCRIPTORS_PER_JOB;
+    // Where the supervisor thought of fewer descriptors a job, starts that it let through failed instead of being refused.
+    supervisor.min(jobs_kept(descriptors))
+}
 
 /// Most lines or columns of a terminal.
 pub const TERMINAL_SIDE: u16 = 5_000;
@@ -248,6 +264,8 @@ pub const SHELL_OPEN_MAX: u64 = 60_000;
 pub const SHELL_TEXT: usize = 16 * 1024 * 1024;
 /// Most output of a line that is handed back whole.
 pub const SHELL_OUTPUT: u64 = 16 * 1024 * 1024;
+/// Newest lines of a shell that can be asked for again by their keys.
+pub const SHELL_KEYS: usize = 16;
 /// Lines of a shell that can be asked for at once.
 pub const SHELL_LINES: u64 = 10_000;
 /// Lines that are handed back when the reader names no number.

@@ -149,6 +149,9 @@ pub struct Exec {
     /// Answers at once with a job of kind `send` that stands for the line and has its output in a log of its own. It
     /// waits on when a program asks for input; at the end of `timeoutMs` the line is interrupted.
     pub background: bool,
+    /// Idempotency key: asked again with it, the same line does not run a second time. Its end is awaited and told, also
+    /// by a supervisor that took the place of the one that was asked. The newest 16 lines of a shell are known.
+    pub key: Option<String>,
 }
 
 /// What came of a line.

@@ -356,10 +356,8 @@ fn most_jobs() -> u64 {
     };
     // SAFETY: `limit` is a valid rlimit.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let ours =
-        limit.rlim_cur.saturating_sub(limits::descriptors_reserve()) / limits::DESCRIPTORS_PER_JOB;
-    // The keeper has the same limit.
-    ours.min(crate::keeper::most_jobs(limit.rlim_cur))
+    // The keeper has the same one.
+    limits::jobs_within(limit.rlim_cur)
 }
 
 fn home() -> PathBuf {
@@ -484,8 +482,12 @@ async fn leave_idle(house: &House, accepted: &Notify) -> io::Result<bool> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(house.folders.start_lock())?;
-    if lock.try_lock().is_err() {
+        .open(house.folders.start_lock());
+    // Where its folder was taken away, nobody can be about to start one, and nobody comes any more.
+    let lock = lock.inspect_err(|error| {
+        crate::log_line!("warn", "leaving without the lock of starters: {error}");
+    });
+    if lock.as_ref().is_ok_and(|lock| lock.try_lock().is_err()) {
         return Ok(false);
     }
     house.registry.leave();

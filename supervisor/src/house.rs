@@ -83,7 +83,8 @@ impl House {
         start: &Start,
         input: plan::Input,
     ) -> Result<(), Refusal> {
-        let (request, file) = plan::fork_request(start, &job.spec, input);
+        let (request, file) =
+            plan::fork_request(start, &job.spec, input, self.tools.trees.house_marker());
         let entry = self.tools.keeper.enter(job.spec.number);
         let file = file.as_ref().map(std::os::fd::AsFd::as_fd);
         if let Err(error) = self.tools.keeper.fork(job.spec.number, &request, file) {
@@ -151,7 +152,8 @@ impl House {
         }
     }
 
-    fn shorten_ledger(&self) {
+    /// Writes the ledger anew where most of it is out of date.
+    pub(crate) fn shorten_ledger(&self) {
         let ledger = &self.registry.ledger;
         if !ledger.is_long() {
             return;

@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::{
     job::{Finished, Seat, Spec, Wanted, first_format},
     session::{Record, Tombstone},
+    terminal::handed::Handed,
 };
 
 /// Format of the entries and of the records of jobs that this build writes. One that an earlier build would
@@ -68,6 +69,8 @@ pub(crate) enum Entry {
         session: String,
         tombstone: Tombstone,
     },
+    /// A line is handed over to the shell of this number now.
+    Handed { number: u64, line: Handed },
     /// Somebody wants the end of a live job.
     Wanted { number: u64, wanted: Wanted },
     /// A foreground run became a background job.

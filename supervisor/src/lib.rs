@@ -177,10 +177,25 @@ pub fn behind(folders: &Folders) -> Behind {
     if let Ok(Some(_)) = tree::house_is_alive(instance, &[std::process::id()]) {
         return Behind::House;
     }
-    match tree::job_is_alive(instance) {
-        Ok(Some(_)) => Behind::Jobs,
-        _ => Behind::Nobody,
+    if jobs_alive(instance).is_empty() {
+        Behind::Nobody
+    } else {
+        Behind::Jobs
     }
+}
+
+/// Returns the processes that jobs of a house in these folders have left, whoever could not end them.
+pub fn left_by_jobs(folders: &Folders) -> Vec<tree::Member> {
+    let Ok(instance) = tree::instance_here(&real(&folders.run)) else {
+        return Vec::new();
+    };
+    let pids = jobs_alive(instance).into_iter();
+    pids.filter_map(tree::describe).collect()
+}
+
+fn jobs_alive(instance: u32) -> Vec<u32> {
+    let rung = tree::Rung::allowed().unwrap_or(tree::Rung::Cookie);
+    tree::jobs_alive(instance, rung).unwrap_or_default()
 }
 
 /// As it is without links, where it is there.

@@ -26,6 +26,7 @@ use crate::{
     quarantine::{self, Quarantine},
     registry::{Registry, spill_policy},
     session::{Record, Tombstone},
+    terminal::handed::HandedLines,
 };
 
 /// What the ledger says, the last word on each thing.
@@ -43,6 +44,7 @@ pub(crate) struct Past {
     unbound: HashSet<u64>,
     gone: HashSet<String>,
     seats: HashMap<u64, Seated>,
+    handed: HashMap<u64, HandedLines>,
     moved: Moves,
     /// The newest number of a notice.
     pub(crate) notices: u64,
@@ -103,6 +105,9 @@ impl Past {
             Entry::Buried { session, tombstone } => {
                 self.gone.insert(tombstone.process_id.clone());
                 self.tombstones.entry(session).or_default().push(tombstone);
+            }
+            Entry::Handed { number, line } => {
+                self.handed.entry(number).or_default().push(line);
             }
             Entry::Wanted { number, wanted } => {
                 self.wanted.insert(number, wanted);
@@ -282,6 +287,9 @@ impl Maker<'_> {
         let events = Arc::clone(&self.registry.events);
         let job = Job::new(spec, log, self.rung, feed, events);
         job.sit(seat);
+        if let (Some(talk), Some(lines)) = (&job.talk, past.handed.get(&number)) {
+            talk.restore(&job.log, lines.clone());
+        }
         if let Some(wanted) = past.wanted.get(&number) {
             job.restore_wanted(wanted.clone());
         }

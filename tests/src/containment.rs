@@ -738,7 +738,7 @@ const GRACE: u64 = 300;
 /// A supervisor without its keeper looks at a thousand processes many times; on a busy machine that takes a while.
 const LAST: Duration = Duration::from_secs(120);
 /// The time limit: everybody is in place by then, also on a busy machine.
-const LIMIT: u64 = 6_000;
+const LIMIT: u64 = 10_000;
 
 /// How deep or wide: 500, unless the variable says more.
 fn size(variable: &str) -> String {

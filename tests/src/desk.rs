@@ -7,9 +7,10 @@ use ostler::{Client, Error};
 use ostler_proto::job::{JobResult, Page, Row, State, Stream};
 use ostler_proto::methods::{
     For, JobGet, JobList, JobRead, JobRun, JobStart, JobStop, JobTail, JobWait, List, Method, Read,
-    Receipt, Run, Start, Stop, Tail, Target, Wait, WaitedJob,
+    Receipt, Run, ShellOpen, Start, Stop, Tail, Target, Wait, WaitedJob,
 };
 use ostler_proto::refusal::Refusal;
+use ostler_proto::shell::OpenShell;
 use regex::Regex;
 
 use crate::{PATIENCE, pattern, puppet, within};
@@ -93,6 +94,20 @@ impl Desk {
         let row = self.start(start).await;
         self.printed(&row.id, "^ready$").await;
         row
+    }
+
+    /// Opens this shell without start files of anybody, waits for its prompt and returns its id.
+    pub async fn shell(&self, program: &str) -> String {
+        let request = OpenShell {
+            args: vec![program.into()],
+            clean: true,
+            cwd: Some("/".into()),
+            wait_ms: Some(20_000),
+            ..OpenShell::default()
+        };
+        let opened = self.must::<ShellOpen>(request).await;
+        assert!(opened.ready, "{opened:?}");
+        opened.row.id
     }
 
     /// Waits until a line that matches is in the log, whoever of the tree prints it, and returns it: a wait for text

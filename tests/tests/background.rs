@@ -17,21 +17,8 @@ use ostler_proto::shell::{Exec, Executed, OpenShell, Send};
 use ostler_tests::process::Process;
 use ostler_tests::{Desk, PATIENCE, in_house_of_shells as in_house, installed, puppet, within};
 
-async fn open(desk: &Desk, program: &str) -> String {
-    let request = OpenShell {
-        args: vec![program.into()],
-        clean: true,
-        cwd: Some("/".into()),
-        wait_ms: Some(20_000),
-        ..OpenShell::default()
-    };
-    let opened = desk.must::<ShellOpen>(request).await;
-    assert!(opened.ready, "{opened:?}");
-    opened.row.id
-}
-
 async fn bash(desk: &Desk) -> String {
-    open(desk, "bash").await
+    desk.shell("bash").await
 }
 
 fn line(id: &str, line: &str) -> Exec {
@@ -138,7 +125,7 @@ fn its_log_has_exactly_what_it_printed_and_its_code_is_that_of_the_line() {
             if !installed(program) {
                 continue;
             }
-            let id = open(&desk, program).await;
+            let id = desk.shell(program).await;
             for (text, output, code) in lines {
                 if program == "fish" && (text.contains("(exit") || text.contains("]133")) {
                     // It has no such list, and takes foreign marks off its own output.
@@ -215,7 +202,7 @@ fn a_stop_interrupts_what_runs_and_the_shell_keeps_its_state() {
             if !installed(program) {
                 continue;
             }
-            let id = open(&desk, program).await;
+            let id = desk.shell(program).await;
             run(&desk, &id, "cd /tmp; A=kept").await;
             let text = format!("{} say ready , sleep; echo not-here", puppet());
             let row = begin(&desk, &id, &text).await;
@@ -593,7 +580,7 @@ fn a_text_is_over_when_whoever_took_it_waits_again() {
         let printed = whole(&desk, &row.id).await;
         assert!(printed.contains("21\n"), "{printed:?}");
 
-        let cat = open(&desk, "cat").await;
+        let cat = desk.shell("cat").await;
         let ask = Send {
             id: cat.clone(),
             text: "hello\n".into(),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ostler::{Client, Error, Mode, Unavailable};
+use ostler_proto::address::RUNG_VARIABLE;
 use ostler_proto::job::{Outcome, State};
 use ostler_proto::limits::RING;
 use ostler_proto::methods::{
@@ -242,6 +243,29 @@ fn the_next_start_ends_what_two_killed_processes_left() {
         assert!(house.desk().list().await.is_empty());
         let artifacts = ostler_tests::house::files_below(&house.folders().artifacts());
         assert!(artifacts.is_empty(), "{artifacts:?}");
+    });
+}
+
+/// Without groups and cookies the environment says whose they are, and parents lead to those that have cleared it.
+#[test]
+fn the_next_start_on_the_links_rung_ends_what_two_killed_processes_left() {
+    in_empty_house(async |house| {
+        let links = [(RUNG_VARIABLE, "links")];
+        house.start_with(&links);
+        let desk = house.desk();
+        let steps = "ignore TERM , fork [ setsid , ignore TERM , say ready , sleep ] , sleep";
+        for _ in 0..5 {
+            desk.ready(script(steps)).await;
+        }
+        house.kill_both().await;
+        let left = house.marks().living();
+        assert!(left.len() >= 10, "else this proves nothing: {left:?}");
+        house.start_with(&links);
+        let supervisor = house.info().await.hello.pid;
+        let keeper = house.keeper().expect("it lives").pid;
+        let mut jobs = house.marks().living();
+        jobs.retain(|pid| ![supervisor, keeper].contains(pid));
+        assert!(jobs.is_empty(), "{jobs:?} live beside the new house");
     });
 }
 

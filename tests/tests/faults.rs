@@ -2,6 +2,7 @@
 //! record says what happened. DESIGN.md sections 5 and 6. Every fault is a real one, but for the clocks of the machine.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -187,6 +188,80 @@ fn a_house_whose_whole_folder_was_cleaned_away_is_found_again() {
         );
         assert_eq!(desk.get(&row.id).await.row.state, State::Running);
         assert_others_go_on(&desk).await;
+    });
+}
+
+/// The lock of starters is gone with it; a supervisor that wanted it was replaced by the next, for ever.
+#[test]
+fn an_idle_house_leaves_although_its_folder_was_cleaned_away() {
+    in_empty_house(async |house| {
+        let config = "[supervisor]\nleave_after = \"300ms\"\n";
+        fs::write(&house.folders().config, config).expect("the folder is ours");
+        house.start();
+        let keeper = house.keeper().expect("it lives");
+        fs::remove_dir_all(house.dir()).expect("it is there");
+        within(PATIENCE, "the end of the house", keeper.gone()).await;
+    });
+}
+
+/// A client waited for 15 seconds and said that nobody answered.
+#[test]
+fn a_folder_in_the_place_of_the_socket_is_named_and_the_house_goes_on_without_it() {
+    in_house(async |house| {
+        let row = house.desk().start(script("sleep")).await;
+        let socket = house.folders().socket();
+        fs::remove_file(&socket).expect("it is there");
+        fs::create_dir(&socket).expect("its place is free");
+        let path = socket.display();
+        for args in [
+            &["ls"][..],
+            &["daemon", "status"],
+            &["start", "--", "true"],
+            &["daemon", "stop"],
+        ] {
+            let said = house.cli(args);
+            let words = format!(
+                "{path} is a folder, not a socket\nhint: move it away: mv {path} {path}.old\n"
+            );
+            assert_eq!(said.code, 125, "{said:?}");
+            assert!(said.err.ends_with(&words), "{said:?}");
+        }
+        fs::remove_dir(&socket).expect("it is empty");
+        let said = house.cli(&["ls", "-q", "--session", "x"]);
+        assert_eq!((said.code, said.out), (0, format!("x/{}\n", row.id)));
+    });
+}
+
+#[test]
+fn a_folder_that_its_owner_has_shut_is_named_with_what_opens_it() {
+    if !as_ordinary_user("a_folder_that_its_owner_has_shut_is_named_with_what_opens_it") {
+        return;
+    }
+    in_house(async |house| {
+        let shut = |mode| fs::set_permissions(house.dir(), fs::Permissions::from_mode(mode));
+        shut(0o000).expect("it is ours");
+        let said = house.cli(&["ls"]);
+        shut(0o700).expect("it is ours");
+        let hint = format!(
+            "hint: its folder is shut (mode 000): chmod 700 {}\n",
+            house.dir().display()
+        );
+        assert_eq!(said.code, 125);
+        assert!(said.err.ends_with(&hint), "{said:?}");
+    });
+}
+
+#[test]
+fn so_few_descriptors_that_no_job_could_run_are_named_at_the_start() {
+    in_empty_house(async |house| {
+        for few in [16, 48, 133] {
+            let said = house.try_start_with_limit(libc::RLIMIT_NOFILE, few);
+            let words =
+                format!("failed: {few} open files are allowed (ulimit -Hn) and 134 are needed");
+            assert!(said.starts_with(&words), "{said:?}");
+        }
+        house.start_with_descriptors(134);
+        house.desk().ready(script("say ready , sleep")).await;
     });
 }
 

@@ -263,6 +263,35 @@ fn a_member_that_became_another_users_is_named_and_not_taken_for_gone() {
     });
 }
 
+/// The first stop named it; the second one started a house that could not end it either, and said that all was well.
+#[test]
+fn a_second_stop_of_the_house_names_what_the_first_one_could_not_end() {
+    let test = "a_second_stop_of_the_house_names_what_the_first_one_could_not_end";
+    let Some(root_puppet) = as_ordinary_user_with_root_puppet(test) else {
+        return;
+    };
+    in_empty_house(async |house| {
+        house.start();
+        let fifo = house.fifo("go");
+        let row = privileged(&narrow(house), &root_puppet, &fifo).await;
+        let pid = row.pid.expect("it runs");
+        for _ in 0..2 {
+            let said = house.cli(&["daemon", "stop", "--grace", "0"]);
+            assert_eq!(said.code, 125, "{said:?}");
+            let named = format!("pid {pid} (puppet)");
+            assert!((said.out + &said.err).contains(&named), "it is not named");
+        }
+        let said = house.cli(&["daemon", "stop", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&said.out).expect("it is JSON");
+        assert_eq!(json["remaining"][0]["pid"], pid, "{json}");
+        let process = Process::of(pid).expect("it lives");
+        house.open(&fifo).await;
+        process.gone().await;
+        let said = house.cli(&["daemon", "stop"]);
+        assert_eq!(said.code, 0, "{said:?}");
+    });
+}
+
 /// 019: the others of its tree are ended, and a natural end counts it.
 #[test]
 fn a_privileged_child_alone_is_left_of_its_tree() {

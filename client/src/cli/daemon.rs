@@ -14,6 +14,7 @@ use ostler_proto::methods::{
     Build, HelloAnswer, Info, Nothing, StopSummary, StopSupervisor, SupervisorInfo, SupervisorStop,
 };
 use ostler_proto::{VERSION, limits};
+use ostler_supervisor::tree::Member;
 use serde_json::json;
 
 use super::failure::Failure;
@@ -322,19 +323,43 @@ async fn end(args: Stop) -> Result<i32, Failure> {
         grace_ms: args.grace,
     };
     let summary = ask_to_stop(&client, params, hello.generation).await?;
+    drop(client);
+    let free = wait_until_free().await;
+    let remaining = remaining(&summary);
     if args.json {
+        let mut summary = json!(summary);
+        if !remaining.is_empty() {
+            let named = |m: &Member| json!({ "pid": m.pid, "program": m.program });
+            summary["remaining"] = remaining.iter().map(named).collect();
+        }
         output::json(&summary)?;
     } else if args.quiet {
         stop::tell_survivors(&summary);
     } else {
         stop::print(&summary, &labels)?;
     }
-    drop(client);
-    wait_until_free().await?;
+    free?;
     if !args.quiet {
         note(&format!("supervisor {} stopped", hello.version));
     }
-    Ok(stop::code(&summary))
+    for left in &remaining {
+        let text = format!("error: not ended: pid {} ({})", left.pid, left.program);
+        note(&words::clean(&text));
+    }
+    Ok(if remaining.is_empty() {
+        stop::code(&summary)
+    } else {
+        exit::OURS
+    })
+}
+
+/// What lives on of jobs and stands in no receipt: an earlier stop has named it, and could not end it either.
+fn remaining(summary: &StopSummary) -> Vec<Member> {
+    let survivors = summary.jobs.iter().flat_map(|r| &r.survivors);
+    let named: Vec<u32> = survivors.map(|s| s.pid).collect();
+    let mut remaining = left::processes();
+    remaining.retain(|m| !named.contains(&m.pid));
+    remaining
 }
 
 /// The supervisor that is to stop everything; none where nobody runs and nothing is left.

@@ -287,8 +287,7 @@ fn open_files() -> Check {
     };
     // SAFETY: fills a plain struct that is alive for the call.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let most =
-        limit.rlim_max.saturating_sub(limits::descriptors_reserve()) / limits::DESCRIPTORS_PER_JOB;
+    let most = limits::jobs_within(limit.rlim_max);
     let found = format!("hard limit {}, enough for {most} live jobs", limit.rlim_max);
     if most >= u64::from(limits::commands()) {
         Check::good(name, found)

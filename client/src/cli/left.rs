@@ -9,6 +9,7 @@ use ostler::endpoint::check_folder;
 use ostler::house::{self, Held};
 use ostler_proto::address::Folders;
 use ostler_supervisor::Behind;
+use ostler_supervisor::tree::Member;
 
 use super::output::note;
 
@@ -47,6 +48,14 @@ pub(crate) fn behind() -> Left {
         .iter()
         .flat_map(|it| it.candidates().iter().map(of));
     all.max().unwrap_or(Left::Nothing)
+}
+
+/// The processes that jobs of this user's houses have left.
+pub(crate) fn processes() -> Vec<Member> {
+    let endpoint = Endpoint::of_user();
+    let all = endpoint.iter().flat_map(|it| it.candidates());
+    let mine = all.filter(|folders| check_folder(&folders.run).is_ok());
+    mine.flat_map(ostler_supervisor::left_by_jobs).collect()
 }
 
 /// Says so. Nothing that was asked about is there, but that is not all there is to say.

@@ -156,14 +156,14 @@ pub(crate) async fn exec(call: &Call<'_>, row: &Row, line: &str, wait: u64) -> R
         line: line.to_owned(),
         timeout_ms: Some(wait.max(HAND_OVER)),
         max: Some(0),
+        // Asked again when the supervisor is replaced meanwhile, it runs once.
+        key: Some(call.front.key()),
         ..Exec::default()
     };
     let before = call.front.line(&row.process_id);
     let mut sent = call.front.begin_line(&row.process_id, line, row.output.end);
-    let done = match call.client.call::<ShellExec>(ask).await {
+    let done = match call.client.ask::<ShellExec>(ask).await {
         Ok(done) => done,
-        // It was handed over, or was not: its shell knows.
-        Err(Error::Broken(_)) => return after_break(call, row, &sent, wait).await,
         Err(error) => {
             call.front.take_back(&row.process_id, before);
             return Err(refused(call, row, &error).await);
@@ -181,25 +181,6 @@ pub(crate) async fn exec(call: &Call<'_>, row: &Row, line: &str, wait: u64) -> R
         output: (done.from, done.next),
     };
     Ok(end_or_announce(call, came, &sent))
-}
-
-/// The supervisor was replaced while a line ran; the shell goes on.
-async fn after_break(call: &Call<'_>, row: &Row, sent: &Line, wait: u64) -> Result<Came, Fault> {
-    let waited = await_input(&call.client, &row.process_id, For::Input, Some(wait)).await;
-    let waited = waited.map_err(|e| call.fault(&row.id, &e))?;
-    let came = Came {
-        reason: waited.reason,
-        code: waited.exit_code,
-        cwd: waited.cwd,
-        took: u64::try_from(sent.began.elapsed().as_millis()).unwrap_or(u64::MAX),
-        output: (
-            sent.from,
-            waited.output_end.unwrap_or(waited.row.output.end),
-        ),
-        row: waited.row,
-        shared: false,
-    };
-    Ok(end_or_announce(call, came, sent))
 }
 
 /// Types to whatever is in front, presses keys, and waits until it waits for more.

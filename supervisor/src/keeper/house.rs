@@ -15,6 +15,7 @@ use crate::log::{Arena, BLOCKS};
 use crate::tree::Rung;
 use crate::tree::cgroup::{self, Cgroups};
 use ostler_proto::address::RUNG_VARIABLE;
+use ostler_proto::limits;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -151,12 +152,14 @@ fn take_standard_files(foreground: bool) -> io::Result<File> {
         // SAFETY: both are open; these three belong to the process as a whole.
         check(unsafe { libc::dup2(null.as_raw_fd(), target) }.into())?;
     }
-    Ok(File::from(kernel::lift(ready)?))
+    // It must say what is wrong where so few descriptors are allowed that none is left up there.
+    Ok(File::from(kernel::lift_or_keep(ready)))
 }
 
 /// Everything that can fail while the starting client still is our parent.
 fn begin(options: &Options) -> Result<File, String> {
     probe().map_err(|error| format!("the kernel is too old, 5.10 is needed: {error}"))?;
+    room()?;
     let length = options.socket.as_os_str().len();
     if length > LONGEST_SOCKET {
         return Err(format!(
@@ -165,6 +168,19 @@ fn begin(options: &Options) -> Result<File, String> {
         ));
     }
     take_lock(&options.house_lock)
+}
+
+/// Whether so many descriptors are allowed that one job can run.
+fn room() -> Result<(), String> {
+    let limit = kernel::limit_of(0, libc::RLIMIT_NOFILE);
+    let most = limit.map_or(u64::MAX, |limit| limit.rlim_max);
+    if limits::jobs_within(most) > 0 {
+        return Ok(());
+    }
+    let least = limits::KEEPER_RESERVE + limits::DESCRIPTORS_KEPT;
+    Err(format!(
+        "{most} open files are allowed (ulimit -Hn) and {least} are needed for a first job"
+    ))
 }
 
 /// `close_range` has been used already; this asks for waiting by pidfd.

@@ -27,4 +27,3 @@ pub mod wire;
 
 pub(crate) use house::say_nothing_is_left;
 pub use house::{Options, run};
-pub(crate) use orders::most_jobs;

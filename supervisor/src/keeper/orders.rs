@@ -7,24 +7,16 @@ use super::cookie::Owner;
 use super::fork::{self, Born, Refusal};
 use super::house::start_time;
 use super::kernel;
-use super::store::{DESCRIPTORS_PER_JOB, Job};
+use super::store::Job;
 use super::tell::Notice;
 use super::turn::{Keeper, Token};
 use super::wire::{self, Exec, ForkRequest, Frame, JobRow, Message, NONE, Op, Started, Step};
+use ostler_proto::limits;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Orders taken in one turn; ends of jobs must not wait behind a burst of starts.
 const AT_ONCE: usize = 16;
-
-/// Descriptors kept back for everything that is no job.
-const RESERVE: u64 = 128;
-
-/// Live jobs for which a keeper with this limit of descriptors has room. The supervisor asks here too: where it thought
-/// of fewer descriptors a job, starts that it let through failed instead of being refused.
-pub(crate) fn most_jobs(ceiling: u64) -> u64 {
-    ceiling.saturating_sub(RESERVE) / DESCRIPTORS_PER_JOB
-}
 
 impl Keeper {
     /// Carries out what waits in the socket.
@@ -127,7 +119,7 @@ impl Keeper {
         let request = request.ok_or(refusal(Step::Request, libc::EINVAL))?;
         let limit = kernel::limit_of(0, libc::RLIMIT_NOFILE);
         let ceiling = limit.map_or(0, |limit| limit.rlim_cur);
-        if self.store.jobs() > most_jobs(ceiling) {
+        if self.store.jobs() > limits::jobs_kept(ceiling) {
             return Err(refusal(Step::Descriptors, libc::EMFILE));
         }
         let passed = message.files.into_iter().next();

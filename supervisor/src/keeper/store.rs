@@ -8,9 +8,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Descriptors of one job at most: pidfd, status, out, err, input, spill.
-pub(super) const DESCRIPTORS_PER_JOB: u64 = 6;
-
 /// Something of a job that the supervisor has not been told yet, in the order of telling.
 pub(super) const TELL: [Op; 5] = [
     Op::Started,

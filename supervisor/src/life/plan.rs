@@ -9,7 +9,7 @@ use std::{
 
 use base64::Engine as _;
 use ostler_proto::{
-    address::{DIR_VARIABLE, JOB_VARIABLE},
+    address::{DIR_VARIABLE, HOUSE_VARIABLE, JOB_VARIABLE},
     id,
     job::{Kind, Size},
     limits,
@@ -108,16 +108,7 @@ fn check_texts(start: &Start, args: &[String]) -> Result<(), Refusal> {
     if let Some(Err(why)) = start.name.as_deref().map(id::check_job_name) {
         return Err(Refusal::bad("name", why));
     }
-    if start
-        .key
-        .as_deref()
-        .is_some_and(|k| k.is_empty() || k.len() > limits::KEY)
-    {
-        return Err(Refusal::bad(
-            "key",
-            format!("must have 1 to {} bytes", limits::KEY),
-        ));
-    }
+    check_key(start.key.as_deref())?;
     let size: usize = args.iter().map(String::len).sum::<usize>()
         + start
             .env
@@ -197,6 +188,15 @@ pub(crate) fn check_size(field: &str, size: Size) -> Result<(), Refusal> {
     ))
 }
 
+/// Refuses an idempotency key that is none.
+pub(crate) fn check_key(key: Option<&str>) -> Result<(), Refusal> {
+    if key.is_some_and(|k| k.is_empty() || k.len() > limits::KEY) {
+        let words = format!("must have 1 to {} bytes", limits::KEY);
+        return Err(Refusal::bad("key", words));
+    }
+    Ok(())
+}
+
 /// Checks a number against its bounds.
 ///
 /// # Errors
@@ -254,6 +254,7 @@ pub(crate) fn fork_request(
     start: &Start,
     spec: &Spec,
     input: Input,
+    house: String,
 ) -> (ForkRequest, Option<OwnedFd>) {
     let (stdin, file) = input;
     let bytes = |list: &[String]| {
@@ -265,7 +266,7 @@ pub(crate) fn fork_request(
         slot: spec.slot,
         programs: bytes(&spec.candidates),
         argv: bytes(spec.shell.as_ref().map_or(&spec.args, |shell| &shell.argv)),
-        env: environment(start, spec),
+        env: environment(start, spec, house),
         cwd: spec.cwd.clone().into_bytes(),
         umask: start.umask,
         limits: start
@@ -292,7 +293,7 @@ pub(crate) fn decode_base64(field: &str, text: &str) -> Result<Vec<u8>, Refusal>
         .map_err(|e| Refusal::bad(field, format!("is no base64: {e}")))
 }
 
-fn environment(start: &Start, spec: &Spec) -> Vec<Vec<u8>> {
+fn environment(start: &Start, spec: &Spec, house: String) -> Vec<Vec<u8>> {
     let mut env = std::collections::BTreeMap::new();
     if !start.env_replace {
         env.extend(LOGIN.get_or_init(login_environment).iter().cloned());
@@ -307,6 +308,7 @@ fn environment(start: &Start, spec: &Spec) -> Vec<Vec<u8>> {
         env.entry("TERM".into()).or_insert_with(|| TERM.into());
     }
     env.insert(JOB_VARIABLE.into(), spec.process_id.clone());
+    env.insert(HOUSE_VARIABLE.into(), house);
     // A job's own `ostler` must find the house that runs it.
     if let Ok(dir) = std::env::var(DIR_VARIABLE) {
         env.entry(DIR_VARIABLE.into()).or_insert(dir);

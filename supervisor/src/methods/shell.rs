@@ -23,7 +23,7 @@ use super::{
 use crate::{
     caller::Caller,
     job::Job,
-    life::plan::{self, within},
+    life::plan::{self, check_key, within},
     registry::Admission,
     shell::{
         background::{self, Errand},
@@ -132,6 +132,10 @@ impl Serve for ShellExec {
         within("timeoutMs", params.timeout_ms, 1, limits::WAIT_MAX)?;
         within("max", params.max, 0, limits::SHELL_OUTPUT)?;
         check("line", &params.line)?;
+        check_key(params.key.as_deref())?;
+        if params.background && params.key.is_some() {
+            return Err(Refusal::bad("key", "a line in the background takes none"));
+        }
         if params.line.contains('\0') {
             return Err(Refusal::bad(
                 "line",
@@ -141,7 +145,10 @@ impl Serve for ShellExec {
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
         if !params.background {
-            return exec::exec(&job, &params).await;
+            let house = caller.house();
+            let done = exec::exec(&house.tools.ledger, &job, &params).await;
+            house.shorten_ledger();
+            return done;
         }
         let begun = in_background(&caller, &job, Errand::Line(params)).await?;
         let end = job.log.end();

@@ -53,6 +53,13 @@ impl Registry {
                 if job.spec.kind == Kind::Send && status.finished.is_none() {
                     entries.push(Entry::Begun(Box::new(job.spec.clone())));
                 }
+                if status.finished.is_none()
+                    && let Some(talk) = &job.talk
+                {
+                    let number = job.spec.number;
+                    let lines = talk.lines().into_iter();
+                    entries.extend(lines.map(|line| Entry::Handed { number, line }));
+                }
                 let wanted = job.wanted().borrow().clone();
                 if wanted.who.is_some() && !status.over {
                     entries.push(Entry::Wanted {

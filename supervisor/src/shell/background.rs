@@ -210,7 +210,7 @@ impl Sending {
                 return Ok(End::Left);
             }
         }
-        let handed = HandedOver::by(shell, talk, ask, turn).await?;
+        let handed = HandedOver::by(&self.tools.ledger, shell, talk, ask, turn).await?;
         self.runs(Output::Marked);
         let runs = || {
             let reading = talk.look(&shell.log);

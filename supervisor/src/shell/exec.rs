@@ -15,10 +15,13 @@ use super::{
     waiting::{Came, Waiting, look},
 };
 use crate::{
+    clock,
     job::{Job, Level},
+    ledger::{Entry, Ledger},
     log::Filter,
     terminal::{
         dialect::{Dialect, HandOver, ShellSpec, is_plain},
+        handed::Handed,
         marks::Mark,
         proof::{self, Waits},
         talk::{Line, Reading, Talk},
@@ -93,6 +96,20 @@ pub(super) fn turn(job: &Job, talk: &Talk) -> Result<OwnedSemaphorePermit, Refus
     talk.take_turn().ok_or_else(|| in_progress(job))
 }
 
+/// The same, as soon as whoever talks is done.
+async fn turn_by(
+    job: &Job,
+    talk: &Talk,
+    until: Option<Instant>,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    let turn = talk.wait_for_turn();
+    let turn = match until {
+        Some(until) => tokio::time::timeout_at(until, turn).await.ok().flatten(),
+        None => turn.await,
+    };
+    turn.ok_or_else(|| in_progress(job))
+}
+
 fn in_progress(job: &Job) -> Refusal {
     match job.background().filter(|send| send.is_live()) {
         Some(send) => {
@@ -112,20 +129,35 @@ fn busy(job: &Job, why: &str) -> Refusal {
     Refusal::new(RefusalKind::Busy, format!("{}: {why}", job.id()))
 }
 
-/// Runs a line. Dropping this does not stop it.
-pub(crate) async fn exec(job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal> {
+/// Runs a line. Dropping this does not stop it. One that has run already, by its key, is awaited and told again.
+pub(crate) async fn exec(ledger: &Ledger, job: &Arc<Job>, ask: &Exec) -> Result<Executed, Refusal> {
+    if let Some(answer) = again(job, ask).await {
+        return answer;
+    }
     let talk = takes(job, ask)?;
     let turn = turn(job, talk)?;
     let until = ask
         .timeout_ms
         .map(|ms| Instant::now() + Duration::from_millis(ms));
     ready(job, talk, ask.inline, until).await?;
-    let (began, times) = (Instant::now(), job.desk.typed());
-    let handed = HandedOver::by(job, talk, ask, turn).await?;
-    let came = handed.come(ask.through, until).await;
-    let (reason, line) = handed.end(came)?;
-    let shared = job.desk.typed() != times;
-    Ok(answer(job, ask, reason, line, began, shared))
+    let handed = HandedOver::by(ledger, job, talk, ask, turn).await?;
+    handed.answer(ask, until).await
+}
+
+/// The answer to a line that was handed over earlier: by a request that has lost its connection, perhaps to the
+/// supervisor before this one. None where no line has this key.
+async fn again(job: &Arc<Job>, ask: &Exec) -> Option<Result<Executed, Refusal>> {
+    let (key, talk) = (ask.key.as_deref()?, job.talk.as_ref()?);
+    let (handed, _) = talk.line_of(key)?;
+    if !handed.is(ask) {
+        let words = "this key was used for another line";
+        let refusal = Refusal::new(RefusalKind::KeyConflict, words);
+        return Some(Err(refusal.hint("use a fresh key for a new line")));
+    }
+    let until = ask
+        .timeout_ms
+        .map(|ms| Instant::now() + Duration::from_millis(ms));
+    Some(HandedOver::again(job, talk, ask, handed, until).await)
 }
 
 /// What is known of a shell that takes this line.
@@ -160,10 +192,12 @@ pub(super) async fn ready(
 pub(super) struct HandedOver<'a> {
     job: &'a Arc<Job>,
     talk: &'a Talk,
-    since: u64,
+    handed: Handed,
+    /// How often people had typed before.
+    times: u64,
     turn: OwnedSemaphorePermit,
-    /// What it is made of: it lies there until the shell has taken it.
-    _typed: Typed,
+    /// What it is made of: it lies there until the shell has taken it. None once it has been asked for again.
+    _typed: Option<Typed>,
     /// People see a line that is typed as it is.
     _shown: Option<Shown<'a>>,
 }
@@ -171,6 +205,7 @@ pub(super) struct HandedOver<'a> {
 impl<'a> HandedOver<'a> {
     /// Hands a line over to a shell that waits for one.
     pub(super) async fn by(
+        ledger: &Ledger,
         job: &'a Arc<Job>,
         talk: &'a Talk,
         ask: &Exec,
@@ -182,23 +217,68 @@ impl<'a> HandedOver<'a> {
         // Known again when it has ended.
         talk.note_alone(false);
         let since = job.log.end();
+        let mut handed = Handed::new(ask, number, since);
         let shown = if let Typed::Plain { output, .. } = &typed {
-            let output = output.map(|length| since + length);
-            talk.look(&job.log).begin_plain(number, since, output);
+            (handed.plain, handed.output) = (true, output.map(|length| since + length));
             None
         } else {
-            talk.look(&job.log).begin(number, since);
             Some(Shown::open(job, since, &ask.line))
         };
+        // Before it is typed: who asks again must never make it run a second time.
+        ledger.append(&Entry::Handed {
+            number: job.spec.number,
+            line: handed.clone(),
+        });
+        talk.hand_over(&job.log, handed.clone());
+        let times = job.desk.typed();
         let turn = type_in(job, &typed, turn).await?;
         Ok(Self {
             job,
             talk,
-            since,
+            handed,
+            times,
             turn,
-            _typed: typed,
+            _typed: Some(typed),
             _shown: shown,
         })
+    }
+
+    /// What came of one that was handed over earlier, as soon as nobody else talks and it is over.
+    async fn again(
+        job: &'a Arc<Job>,
+        talk: &'a Talk,
+        ask: &Exec,
+        handed: Handed,
+        until: Option<Instant>,
+    ) -> Result<Executed, Refusal> {
+        let times = job.desk.typed();
+        let turn = turn_by(job, talk, until).await?;
+        let newest = talk.line_of(handed.key.as_deref().unwrap_or_default());
+        if newest.is_none_or(|(_, newest)| !newest) {
+            let line = talk.followed(&job.log, &handed);
+            let reason = Reason::Prompt;
+            return Ok(answer(job, ask, reason, line, &handed, false));
+        }
+        talk.go_back(&job.log, &handed);
+        let again = Self {
+            job,
+            talk,
+            handed,
+            times,
+            turn,
+            _typed: None,
+            _shown: None,
+        };
+        again.answer(ask, until).await
+    }
+
+    /// Waits for its end and tells it.
+    async fn answer(self, ask: &Exec, until: Option<Instant>) -> Result<Executed, Refusal> {
+        let (job, times, handed) = (self.job, self.times, self.handed.clone());
+        let came = self.come(ask.through, until).await;
+        let (reason, line) = self.end(came)?;
+        let shared = job.desk.typed() != times;
+        Ok(answer(job, ask, reason, line, &handed, shared))
     }
 
     /// Waits for its end, or for a program that asks for input where it does not wait `through` that.
@@ -206,7 +286,7 @@ impl<'a> HandedOver<'a> {
         let waiting = Waiting {
             job: self.job,
             talk: self.talk,
-            since: self.since,
+            since: self.handed.typed_at,
             before: Waits::default(),
             line: true,
             through,
@@ -566,7 +646,7 @@ fn answer(
     ask: &Exec,
     reason: Reason,
     line: Option<Line>,
-    began: Instant,
+    handed: &Handed,
     shared: bool,
 ) -> Executed {
     let done = line
@@ -608,7 +688,7 @@ fn answer(
             None => done.and_then(|d| d.code),
         },
         cwd: done.and_then(|d| d.cwd.clone().or_else(|| directory(job))),
-        duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        duration_ms: clock::mono().saturating_sub(handed.began.mono),
         shared,
         others,
         row,

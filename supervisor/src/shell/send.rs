@@ -82,7 +82,7 @@ impl<'a> Typed<'a> {
         // With nothing typed, a prompt that is there already is news to who asks, who goes on where the last answer
         // ended.
         let (since, from) = if text.is_empty() {
-            (0, talk.told())
+            (0, untold(job, talk))
         } else {
             (job.log.end(), job.log.end())
         };
@@ -129,6 +129,14 @@ impl<'a> Typed<'a> {
             Came::NotTaken => Reason::InferredIdle,
         }
     }
+}
+
+/// Where the last answer ended. What an earlier supervisor has typed is not told, only what came of it.
+fn untold(job: &Job, talk: &Talk) -> u64 {
+    let told = talk.told();
+    let newest = talk.lines().pop().filter(|line| line.typed_at == told);
+    let line = newest.and_then(|handed| talk.followed(&job.log, &handed));
+    line.and_then(|l| l.output).unwrap_or(told)
 }
 
 fn untyped(job: &Job, took: u64, all: u64) -> Refusal {

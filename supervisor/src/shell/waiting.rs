@@ -15,7 +15,7 @@ use crate::{
         dialect::Dialect,
         marks::Mark,
         proof::{self, Place, Wait, Waits},
-        talk::Talk,
+        talk::{Line, Talk},
     },
 };
 
@@ -169,7 +169,7 @@ impl Waiting<'_> {
         if line.is_done() {
             return Some(Came::For(Reason::Prompt));
         }
-        let idle_at_prompt = prompt.is_some() && line.output.is_none() && silent >= NOT_TAKEN;
+        let idle_at_prompt = prompt.is_some() && !self.has_begun(line) && silent >= NOT_TAKEN;
         (idle_at_prompt && self.shell_in_front()).then_some(Came::NotTaken)
     }
 
@@ -230,7 +230,12 @@ impl Waiting<'_> {
 
     fn line_has_begun(&self) -> bool {
         let reading = self.talk.look(&self.job.log);
-        reading.line.as_ref().is_some_and(|l| l.output.is_some())
+        reading.line.as_ref().is_some_and(|l| self.has_begun(l))
+    }
+
+    /// Where no mark says so, the output begins behind the echo, which must have come.
+    fn has_begun(&self, line: &Line) -> bool {
+        line.output.is_some_and(|at| at <= self.job.log.end())
     }
 
     fn has_more(&self) -> bool {

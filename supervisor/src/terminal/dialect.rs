@@ -106,6 +106,12 @@ impl ShellSpec {
                 ),
             ),
         };
+        // One that has this name was never typed: its supervisor died before it had written down the number.
+        if let Err(error) = fs::remove_file(&file)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
         write_new(&file, content.as_bytes())?;
         Ok(HandOver { file, trigger })
     }

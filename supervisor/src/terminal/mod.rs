@@ -4,6 +4,7 @@ mod desk;
 pub(crate) mod dialect;
 mod echo;
 mod face;
+pub(crate) mod handed;
 pub(crate) mod keys;
 pub(crate) mod marks;
 pub(crate) mod proof;

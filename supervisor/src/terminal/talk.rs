@@ -14,11 +14,17 @@ use std::{
 use ostler_proto::limits;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::marks::{Letter, Mark, Scanner};
+use super::{
+    handed::{Handed, HandedLines},
+    marks::{Letter, Mark, Scanner},
+};
 use crate::log::{Filter, Log};
 
 /// Unread output above this is not searched for marks when no line of ours runs: what counts is how it ends.
 const CATCH_UP: u64 = 4 * 1024 * 1024;
+
+/// So much before a line is read where its log is read again: a prompt and the end of the line before.
+const SHORTLY: u64 = 64 * 1024;
 
 /// One shell, as far as talking to it goes.
 #[derive(Debug)]
@@ -26,6 +32,9 @@ pub(crate) struct Talk {
     /// One send or exec at a time.
     turn: Arc<Semaphore>,
     reading: Mutex<Reading>,
+    /// What the marks of this shell carry.
+    nonce: String,
+    handed: Mutex<HandedLines>,
     /// Where the log ended when somebody last typed, plus one; 0: never.
     typed: AtomicU64,
     /// The same for what left a line unfinished.
@@ -93,7 +102,9 @@ impl Talk {
     pub(crate) fn new(nonce: &str) -> Self {
         Self {
             turn: Arc::new(Semaphore::new(1)),
-            reading: Mutex::new(Reading::new(nonce)),
+            reading: Mutex::new(Reading::new(nonce, 0)),
+            nonce: nonce.to_owned(),
+            handed: Mutex::default(),
             typed: AtomicU64::new(0),
             half: AtomicU64::new(0),
             entered: AtomicBool::new(false),
@@ -101,6 +112,57 @@ impl Talk {
             number: AtomicU64::new(0),
             told: AtomicU64::new(0),
         }
+    }
+
+    /// Takes down a line that is about to be typed.
+    pub(crate) fn hand_over(&self, log: &Log, handed: Handed) {
+        self.look(log).begin(&handed);
+        self.handed().push(handed);
+    }
+
+    /// The lines that an earlier supervisor has handed over: where the newest one stands, the log says.
+    pub(crate) fn restore(&self, log: &Log, lines: HandedLines) {
+        if let Some(newest) = lines.newest() {
+            self.go_back(log, newest);
+            self.tell(newest.typed_at);
+            self.number.store(newest.number, Ordering::Release);
+        }
+        *self.handed() = lines;
+    }
+
+    /// The line that has this key, and whether no other has been handed over since.
+    pub(crate) fn line_of(&self, key: &str) -> Option<(Handed, bool)> {
+        let lines = self.handed();
+        let handed = lines.of(key)?.clone();
+        let newest = lines.newest() == Some(&handed);
+        Some((handed, newest))
+    }
+
+    /// The lines that are remembered, oldest first.
+    pub(crate) fn lines(&self) -> Vec<Handed> {
+        self.handed().iter().cloned().collect()
+    }
+
+    /// Reads again from where a line was typed, so that its end can be taken once more.
+    pub(crate) fn go_back(&self, log: &Log, handed: &Handed) {
+        let again = Reading::since(&self.nonce, log, handed);
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = again;
+    }
+
+    /// What came of a line that others have followed.
+    pub(crate) fn followed(&self, log: &Log, handed: &Handed) -> Option<Line> {
+        let mut reading = Reading::since(&self.nonce, log, handed);
+        reading.catch_up(log);
+        reading.line
+    }
+
+    fn handed(&self) -> MutexGuard<'_, HandedLines> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The right to talk as soon as nobody else has it.
+    pub(crate) async fn wait_for_turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.turn).acquire_owned().await.ok()
     }
 
     /// The right to talk, held until the last byte of it is written; none while somebody else has it.
@@ -191,9 +253,9 @@ impl Talk {
 }
 
 impl Reading {
-    fn new(nonce: &str) -> Self {
+    fn new(nonce: &str, at: u64) -> Self {
         Self {
-            scanner: Scanner::new(nonce, 0),
+            scanner: Scanner::new(nonce, at),
             prompt: None,
             more: None,
             running: None,
@@ -203,27 +265,31 @@ impl Reading {
         }
     }
 
+    /// As if a line had been typed just now, whose log is still to be read. What stands shortly before it says how the
+    /// shell stood: it may never have taken the line.
+    fn since(nonce: &str, log: &Log, handed: &Handed) -> Self {
+        let from = handed.typed_at.saturating_sub(SHORTLY);
+        let mut reading = Self::new(nonce, from);
+        reading.read_to(log, handed.typed_at);
+        if reading.scanner.at() != handed.typed_at {
+            reading.forget(handed.typed_at);
+        }
+        reading.begin(handed);
+        reading
+    }
+
     /// A line of ours is typed now.
-    pub(crate) fn begin(&mut self, number: u64, typed_at: u64) {
+    fn begin(&mut self, handed: &Handed) {
         self.prompt = None;
         self.line = Some(Line {
-            number,
-            typed_at,
+            number: handed.number,
+            typed_at: handed.typed_at,
             since: Instant::now(),
-            plain: false,
-            output: None,
+            plain: handed.plain,
+            output: handed.output,
             done: None,
             prompt: false,
         });
-    }
-
-    /// The same of a line that is typed as it is. `output`: where its output begins, if no mark will say so.
-    pub(crate) fn begin_plain(&mut self, number: u64, typed_at: u64, output: Option<u64>) {
-        self.begin(number, typed_at);
-        if let Some(line) = &mut self.line {
-            line.plain = true;
-            line.output = output;
-        }
     }
 
     /// The hooks of the prompt are in place: they have spoken since the last line began.
@@ -246,8 +312,17 @@ impl Reading {
         if self.line.is_none() && end - at.min(end) > CATCH_UP {
             self.forget(end - limits::RING.min(end));
         }
+        self.read_to(log, u64::MAX);
+    }
+
+    fn read_to(&mut self, log: &Log, end: u64) {
         loop {
-            let slice = log.read(self.scanner.at(), limits::TAIL_FRAME as usize, Filter::All);
+            let left = end.saturating_sub(self.scanner.at());
+            let most = left.min(limits::TAIL_FRAME) as usize;
+            if most == 0 {
+                return;
+            }
+            let slice = log.read(self.scanner.at(), most, Filter::All);
             if slice.lost > 0 {
                 self.forget(slice.from);
             }
@@ -330,11 +405,13 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
+    use ostler_proto::shell::Exec;
+
     use super::*;
 
     fn reading(text: &str) -> Reading {
-        let mut reading = Reading::new("k");
-        reading.begin(7, 0);
+        let mut reading = Reading::new("k", 0);
+        reading.begin(&Handed::new(&Exec::default(), 7, 0));
         feed(&mut reading, text);
         reading
     }

@@ -64,33 +64,55 @@ pub fn instance_here(run_folder: &Path) -> io::Result<u32> {
 /// # Errors
 /// `/proc` cannot be read; then nothing is known, and a start must sweep nothing.
 pub fn house_is_alive(instance: u32, except: &[u32]) -> io::Result<Option<u32>> {
-    living(instance, |pid, job| {
+    let mut found = living(instance, |pid, job| {
         job == cookie::HOUSE_JOB && !except.contains(&pid)
-    })
+    });
+    found.next().transpose()
 }
 
-/// Returns a living process of a job of `instance`, other than this one.
+/// Returns the living processes of jobs of `instance`, other than this one.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn job_is_alive(instance: u32) -> io::Result<Option<u32>> {
-    living(instance, |pid, job| {
-        job != cookie::HOUSE_JOB && pid != process::id()
-    })
+pub fn jobs_alive(instance: u32, rung: Rung) -> io::Result<Vec<u32>> {
+    let is_job = |pid, job| job != cookie::HOUSE_JOB && pid != process::id();
+    let found: io::Result<Vec<u32>> = living(instance, is_job).collect();
+    let found = found?;
+    if !found.is_empty() || rung < Rung::Links {
+        return Ok(found);
+    }
+    let is_one = |pid: &u32| {
+        *pid != process::id()
+            && job_of(*pid, instance) != Some(cookie::HOUSE_JOB)
+            && links::is_of_house(*pid, instance)
+    };
+    Ok(pids()?.filter(is_one).collect())
 }
 
-/// The first one that carries a cookie of the instance and is wanted.
-fn living(instance: u32, is_wanted: impl Fn(u32, u64) -> bool) -> io::Result<Option<u32>> {
-    for pid in pids()? {
-        let Some(job) = job_of(pid, instance).filter(|job| is_wanted(pid, *job)) else {
-            continue;
-        };
+/// Returns the value of [`ostler_proto::address::HOUSE_VARIABLE`] in the jobs of `instance`.
+pub fn house_marker(instance: u32) -> String {
+    links::house_marker(instance)
+}
+
+/// Those that carry a cookie of the instance and are wanted.
+fn living(
+    instance: u32,
+    is_wanted: impl Fn(u32, u64) -> bool,
+) -> impl Iterator<Item = io::Result<u32>> {
+    let (pids, unread) = match pids() {
+        Ok(pids) => (Some(pids), None),
+        Err(error) => (None, Some(Err(error))),
+    };
+    let found = pids.into_iter().flatten().filter_map(move |pid| {
+        let job = job_of(pid, instance).filter(|job| is_wanted(pid, *job))?;
         let still = || job_of(pid, instance) == Some(job);
-        if let Opened::Live(_) = Process::open(pid, Proof::Cookie(job), still)? {
-            return Ok(Some(pid));
+        match Process::open(pid, Proof::Cookie(job), still) {
+            Ok(Opened::Live(_)) => Some(Ok(pid)),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
         }
-    }
-    Ok(None)
+    });
+    unread.into_iter().chain(found)
 }
 
 /// Returns the numbers of all processes that can be seen, in ascending order as a rule.
@@ -276,7 +298,9 @@ impl Scanner {
         visit: &mut dyn FnMut(usize, Found<'_>),
     ) -> io::Result<()> {
         let spared = Spared::now();
-        for (target, pid, start) in links::members(targets, &spared, &mut self.remembered)? {
+        for (target, pid, start) in
+            links::members(self.instance, targets, &spared, &mut self.remembered)?
+        {
             let opened = self.reopen(pid, Proof::Start(start))?;
             tell(&opened, pid, target, visit);
         }

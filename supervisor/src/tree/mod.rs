@@ -25,8 +25,8 @@ mod unsupported;
 use unsupported as platform;
 
 pub use platform::{
-    cgroup, cookie_of, describe, house_is_alive, instance_here, job_is_alive, job_of, program,
-    start_time,
+    cgroup, cookie_of, describe, house_is_alive, house_marker, instance_here, job_of, jobs_alive,
+    program, start_time,
 };
 pub use ports::{holder, is_listening, listeners};
 pub use sweep::{Killed, Trees};

@@ -105,6 +105,11 @@ impl Trees {
         }
     }
 
+    /// Returns how the jobs of this house are marked in their environment.
+    pub fn house_marker(&self) -> String {
+        super::house_marker(self.shared.instance)
+    }
+
     /// Returns how members are found in this house: `cgroup`, `cookie` or `links`.
     pub fn rung(&self) -> &'static str {
         self.rung_of(self.shared.cgroups.is_some())
@@ -185,7 +190,8 @@ impl Trees {
     }
 
     /// Ends what a dead house of the same instance left behind, except the processes in `keep`. Only for the
-    /// start, and only when [`super::house_is_alive`] found nobody. Finds nothing on the links rung without groups.
+    /// start, and only when [`super::house_is_alive`] found nobody. On the links rung without groups it goes by
+    /// the environment and by parents.
     pub async fn sweep_house(&self, keep: &[u32]) -> Killed {
         let keep = keep.to_vec();
         let killed = self.end(Target::House { keep }).await;

@@ -147,8 +147,13 @@ pub fn house_is_alive(_instance: u32, _except: &[u32]) -> io::Result<Option<u32>
 ///
 /// # Errors
 /// Always: not yet.
-pub fn job_is_alive(_instance: u32) -> io::Result<Option<u32>> {
+pub fn jobs_alive(_instance: u32, _rung: super::Rung) -> io::Result<Vec<u32>> {
     Err(not_yet())
+}
+
+/// Returns how the jobs of a house are marked in their environment.
+pub fn house_marker(instance: u32) -> String {
+    format!("{instance:08x}")
 }
 
 /// Returns nothing: not yet.

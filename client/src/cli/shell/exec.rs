@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler::{Client, Error, Mode};
 use ostler_proto::limits;
-use ostler_proto::methods::{JobRead, JobSignal, Read, Reason, ShellExec, SignalJob};
+use ostler_proto::methods::{JobRead, JobSignal, Read, Reason, SignalJob};
 use ostler_proto::shell::{Exec, Executed};
 
 use super::{begun, stands};
@@ -76,6 +76,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         through: args.through,
         inline: args.inline,
         background: args.background,
+        key: None,
     };
     let interrupt = SignalJob {
         session: named.session,
@@ -84,9 +85,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     };
     let mut interrupts = Interrupts::new()?;
     let client = scope::client(Mode::Use)?;
-    // Never asked twice: a line must not run twice.
     let executed = tokio::select! {
-        executed = client.call::<ShellExec>(params) => executed,
+        executed = client.exec(params) => executed,
         failure = interrupted(&client, &mut interrupts, interrupt) => return Err(failure),
     };
     let executed = match executed {

@@ -1,7 +1,7 @@
 //! `ostler shell send`.
 
 use ostler::Mode;
-use ostler_proto::methods::{Reason, ShellSend};
+use ostler_proto::methods::Reason;
 use ostler_proto::shell::Send;
 
 use super::{begun, stands};
@@ -65,9 +65,8 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         background: args.background,
         keys: Vec::new(),
     };
-    // Never asked twice: what was typed once must not arrive twice.
     let client = scope::client(Mode::Use)?;
-    let sent = match client.call::<ShellSend>(params).await {
+    let sent = match client.send(params).await {
         Ok(sent) => sent,
         Err(e) => return Err(nearest::explained(&client, &scope, &args.id, e).await),
     };

@@ -1,4 +1,5 @@
-//! Membership without a cookie: parents, session, group, and `OSTLER_JOB` in the environment.
+//! Membership without a cookie: parents, session, group, and `OSTLER_JOB` in the environment; of what a dead house left
+//! behind, `OSTLER_HOUSE`.
 //!
 //! The second rung. An orphan that changed session and group and cleared its environment before it was first
 //! seen belongs to nobody here. Reads everything it can see; never acts.
@@ -6,6 +7,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::{fs, io};
+
+use ostler_proto::address::{HOUSE_VARIABLE, JOB_VARIABLE};
 
 use super::super::{Mark, Target};
 use super::{Spared, facts, pids};
@@ -16,20 +19,26 @@ pub(super) type Memory = HashMap<String, BTreeMap<u32, u64>>;
 
 /// Returns target, number and start time of every member, dead or alive, and remembers them.
 pub(super) fn members(
+    instance: u32,
     targets: &[Arc<Target>],
     spared: &Spared,
     memory: &mut Memory,
 ) -> io::Result<Vec<(usize, u32, u64)>> {
-    let view = View::read(spared)?;
+    let view = View::read(instance, spared)?;
     memory.retain(|_, seen| {
         seen.retain(|pid, start| view.is(*pid, *start));
         !seen.is_empty()
     });
     let mut found = Vec::new();
     for (at, target) in targets.iter().enumerate() {
-        // Leftovers of a dead house cannot be told from another house's jobs without a cookie.
-        let Target::Job(mark) = &**target else {
-            continue;
+        let mark = match &**target {
+            Target::Job(mark) => mark,
+            Target::House { keep } => {
+                let left = view.below(view.left.clone());
+                let left = left.into_iter().filter(|(pid, _)| !keep.contains(pid));
+                found.extend(left.map(|(pid, start)| (at, pid, start)));
+                continue;
+            }
         };
         let known = memory.get(&mark.process_id);
         let tree = view.tree(mark, known);
@@ -46,22 +55,30 @@ struct View {
     rows: HashMap<u32, facts::Stat>,
     children: HashMap<u32, Vec<u32>>,
     marked: HashMap<String, Vec<u32>>,
+    /// Those that are marked as jobs of this house.
+    left: Vec<u32>,
 }
 
 impl View {
-    fn read(spared: &Spared) -> io::Result<Self> {
+    fn read(instance: u32, spared: &Spared) -> io::Result<Self> {
         let mut view = Self {
             rows: HashMap::new(),
             children: HashMap::new(),
             marked: HashMap::new(),
+            left: Vec::new(),
         };
+        let house = house_marker(instance);
         for pid in pids()?.filter(|pid| !spared.holds(*pid)) {
             let Some(stat) = facts::stat(pid) else {
                 continue;
             };
             view.children.entry(stat.parent).or_default().push(pid);
-            if let Some(job) = marker(pid) {
+            let marks = Marks::of(pid);
+            if let Some(job) = marks.job {
                 view.marked.entry(job).or_default().push(pid);
+            }
+            if marks.house.is_some_and(|marked| marked == house) {
+                view.left.push(pid);
             }
             view.rows.insert(pid, stat);
         }
@@ -76,6 +93,11 @@ impl View {
     fn tree(&self, mark: &Mark, known: Option<&BTreeMap<u32, u64>>) -> BTreeMap<u32, u64> {
         let mut open = self.roots(mark);
         open.extend(known.into_iter().flatten().map(|(pid, _)| *pid));
+        self.below(open)
+    }
+
+    /// These and everything below them.
+    fn below(&self, mut open: Vec<u32>) -> BTreeMap<u32, u64> {
         let mut seen = HashSet::new();
         let mut tree = BTreeMap::new();
         while let Some(pid) = open.pop() {
@@ -111,10 +133,42 @@ impl View {
     }
 }
 
+/// What a process's first environment says of it, if we may read that.
+#[derive(Default)]
+struct Marks {
+    /// The value of `OSTLER_JOB`.
+    job: Option<String>,
+    /// The value of `OSTLER_HOUSE`.
+    house: Option<String>,
+}
+
+impl Marks {
+    fn of(pid: u32) -> Self {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let value = |name: &str| {
+            let mut entries = environment.split(|byte| *byte == 0);
+            let value = entries
+                .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+            String::from_utf8(value.to_vec()).ok()
+        };
+        Self {
+            job: value(JOB_VARIABLE),
+            house: value(HOUSE_VARIABLE),
+        }
+    }
+}
+
 /// The value of `OSTLER_JOB` in a process's first environment, if we may read it.
 pub(super) fn marker(pid: u32) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let mut entries = environment.split(|byte| *byte == 0);
-    let value = entries.find_map(|entry| entry.strip_prefix(b"OSTLER_JOB="))?;
-    String::from_utf8(value.to_vec()).ok()
+    Marks::of(pid).job
+}
+
+/// A process is marked as a job of this house.
+pub(super) fn is_of_house(pid: u32, instance: u32) -> bool {
+    Marks::of(pid).house == Some(house_marker(instance))
+}
+
+/// The value of `OSTLER_HOUSE` in the jobs of a house.
+pub(super) fn house_marker(instance: u32) -> String {
+    format!("{instance:08x}")
 }
