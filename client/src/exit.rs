@@ -266,6 +266,9 @@ pub(crate) mod tests {
             stranger: None,
             ports: Vec::new(),
             last_lines: Vec::new(),
+            exit_code: None,
+            cwd: None,
+            output_end: None,
         }
     }
 

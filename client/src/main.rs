@@ -4,6 +4,7 @@ mod acp;
 mod cli;
 mod exit;
 mod lsp;
+mod mcp;
 
 use std::ffi::OsString;
 use std::io::Write;

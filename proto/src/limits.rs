@@ -325,6 +325,27 @@ pub const FORCE_DYING: u64 = 8_000;
 /// Supervisors that may die in a row while they restore a job; it is not restored again then.
 pub const RESTORE_DEATHS: u32 = 2;
 
+/// How long the session of an agent outlives its front end: long enough for a restart, short enough to leave nothing.
+pub const AGENT_LEASE: u64 = 30_000;
+/// Longest time for which a call of a tool waits, in ms, where `ostler mcp --max-wait` names none: the least patient client
+/// gives up after 60 s.
+pub const TOOL_WAIT: u64 = 45_000;
+/// What `--max-wait` may ask for.
+pub const TOOL_WAIT_MAX: u64 = 300_000;
+/// Bytes of the largest result of a tool, and of its JSON.
+pub const TOOL_RESULT: usize = 262_144;
+/// The smallest bound of a result that can be asked for: an id and its state fit.
+pub const TOOL_RESULT_LEAST: usize = 64;
+/// A command's result above this is handed to a model as head and tail by the tools of the set `compact`; the other
+/// sets have [`result_whole`] and [`result_ends`].
+pub const COMPACT_WHOLE: u64 = 16 * 1024;
+/// The same of an output that is read without a cursor.
+pub const COMPACT_READ_WHOLE: u64 = 4 * 1024;
+/// Characters of its head there.
+pub const COMPACT_HEAD: usize = 500;
+/// Characters of its tail there: the end says how it ended.
+pub const COMPACT_TAIL: usize = 2_500;
+
 /// Silence after which a time jump of the wall clock against the monotonic clock is called sleep.
 pub const SLEPT: u64 = 2_000;
 

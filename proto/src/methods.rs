@@ -451,6 +451,9 @@ pub struct Run {
     pub start: Start,
     /// Stream pages as `$/progress` with this token: `{started: row}`, then `{page}`.
     pub partial_result_token: Option<serde_json::Value>,
+    /// With a token: stream its output; true when absent. Otherwise `{started: row}` alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<bool>,
     /// Pages hold base64 instead of text.
     pub raw: bool,
     /// Hand the texts back in the result; true when absent.
@@ -605,6 +608,12 @@ pub enum For {
     Quiet(u64),
     /// A member of the tree listens on this TCP port.
     Port(u16),
+    /// A member of the tree listens on some TCP port.
+    AnyPort,
+    /// A shell is at its prompt. Of anything else, its end.
+    Prompt,
+    /// Whoever is in front of its terminal waits for input; a shell at its prompt too.
+    Input,
     /// Somebody takes connections at this `HOST:PORT`, wherever that is: for servers in containers, whose processes
     /// are no members.
     Tcp(String),
@@ -666,6 +675,15 @@ pub struct WaitedJob {
     /// The last lines, when it ended before what was waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
+    /// Exit code of the last line of a shell that is at its prompt, where the prompt tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Directory of that shell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Where in the log what that line printed ends; the prompt follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_end: Option<u64>,
 }
 
 /// A process that listens.

@@ -80,6 +80,9 @@ pub struct Send {
     pub text: String,
     /// Types Enter behind it.
     pub enter: bool,
+    /// Keys that are pressed behind that, by the names of `job/keys`. One that there is not refuses all of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
     /// Longest time in all, 30,000 when absent. At its end nothing is stopped.
     pub timeout_ms: Option<u64>,
     /// Silence after which it is taken for waiting, 3,000 when absent; told as `inferred_idle`.

@@ -343,6 +343,15 @@ pub(crate) struct Job {
     events: Arc<Events>,
 }
 
+/// What is needed to talk to it in turn: of a shell, and of any program at a terminal, which has no prompt of ours.
+fn talk(spec: &Spec) -> Option<Talk> {
+    match &spec.shell {
+        Some(shell) => Some(Talk::new(&shell.nonce)),
+        // Nobody knows it, so that no output can look like a mark.
+        None => spec.pty.then(|| Talk::new(&crate::secret::token())),
+    }
+}
+
 impl Job {
     pub(crate) fn new(
         spec: Spec,
@@ -381,7 +390,7 @@ impl Job {
             holders: AtomicU32::new(0),
             seat: RwLock::new(spec.born.clone()),
             terminal: Mutex::default(),
-            talk: spec.shell.as_ref().map(Talk::new),
+            talk: talk(&spec),
             desk: Desk::default(),
             face: Face::default(),
             owner: (spec.kind == Kind::Agent).then(Owner::new),

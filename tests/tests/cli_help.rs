@@ -139,6 +139,10 @@ fn to_its_end(example: &str) -> String {
         "ostler session adopt claude-7k2 --into claude-9qd" => {
             format!("ostler session open claude-9qd && {example}")
         }
+        // What another program is told to start: its input has ended.
+        _ if example.contains(" mcp add ") => {
+            example[example.rfind("ostler mcp").unwrap_or(0)..].to_owned()
+        }
         _ => example.to_owned(),
     }
 }

@@ -823,6 +823,33 @@ fn a_streamed_run_tells_its_start_then_its_pages_then_its_result() {
     });
 }
 
+/// Who needs the id and the end alone does not pay for the output in between.
+#[test]
+fn a_run_without_pages_tells_its_start_and_its_end() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let run = Run {
+            start: Start {
+                key: Some(ostler::fresh_key()),
+                ..script("out 200000 , exit 7")
+            },
+            pages: Some(false),
+            collect: Some(false),
+            ..Run::default()
+        };
+        let mut stream = desk.client.stream::<JobRun>(run);
+        let first = within(PATIENCE, "the start", stream.next()).await.unwrap();
+        assert!(matches!(first, Event::Started(_)), "{first:?}");
+        match within(PATIENCE, "the end", stream.next()).await.unwrap() {
+            Event::End(result) => {
+                assert_eq!(result.row.exit_code, Some(7));
+                assert_eq!((result.row.output.end, result.stdout), (200_000, None));
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
 /// J8: a long poll answers when there is something to read.
 #[test]
 fn a_read_that_waits_answers_with_the_first_byte() {

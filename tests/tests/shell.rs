@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, Row, State};
 use ostler_proto::methods::{
-    For, JobList, JobResize, JobScreen, JobSignal, JobWait, JobWrite, List, Reason, Resize,
-    ShellClose, ShellExec, ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target, Wait,
-    Write,
+    For, JobList, JobRead, JobResize, JobScreen, JobSignal, JobWait, JobWrite, List, Read, Reason,
+    Resize, ShellClose, ShellExec, ShellList, ShellOpen, ShellRead, ShellSend, SignalJob, Target,
+    Wait, Write,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::Look;
@@ -1621,5 +1621,58 @@ fn somebody_who_types_during_a_line_is_told_of() {
         );
         let quiet = run(&desk, &id, "echo alone").await;
         assert!(!quiet.shared);
+    });
+}
+
+#[test]
+fn a_plain_page_of_a_shell_has_the_line_and_not_how_it_was_handed_over() {
+    in_house(async |_house, desk| {
+        let open = OpenShell {
+            args: vec!["sh".into()],
+            clean: true,
+            wait_ms: Some(20_000),
+            ..OpenShell::default()
+        };
+        let id = desk.must::<ShellOpen>(open).await.row.id;
+        let line = Exec {
+            id: id.clone(),
+            line: "echo a$((1+1))b".into(),
+            ..Exec::default()
+        };
+        desk.must::<ShellExec>(line).await;
+        let read = Read {
+            id,
+            since: Some(0),
+            plain: true,
+            ..Read::default()
+        };
+        let text = desk.must::<JobRead>(read).await.text.unwrap();
+        assert!(text.contains("echo a$((1+1))b\na2b\n"), "{text:?}");
+        assert!(!text.contains("__ost"), "{text:?}");
+    });
+}
+
+#[test]
+fn keys_are_pressed_behind_the_text_and_a_wrong_one_sends_nothing() {
+    in_house(async |_house, desk| {
+        let open = OpenShell {
+            args: vec!["sh".into()],
+            clean: true,
+            wait_ms: Some(20_000),
+            ..OpenShell::default()
+        };
+        let id = desk.must::<ShellOpen>(open).await.row.id;
+        let send = |text: &str, key: &str| Send {
+            id: id.clone(),
+            text: text.into(),
+            keys: vec![key.into()],
+            ..Send::default()
+        };
+        let refused = desk.refused::<ShellSend>(send("echo no\n", "Entre")).await;
+        assert_eq!(refused.kind, RefusalKind::BadArgument);
+        let sent = desk.must::<ShellSend>(send("echo y$((1))s", "Enter")).await;
+        assert_eq!((sent.reason, sent.exit_code), (Reason::Prompt, Some(0)));
+        assert!(sent.text.contains("y1s\n"), "{:?}", sent.text);
+        assert!(!sent.text.contains("no\n"), "{:?}", sent.text);
     });
 }

@@ -4,8 +4,11 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use ostler_proto::job::{Outcome, State};
-use ostler_proto::methods::{For, JobWait, Nothing, Reason, Start, SupervisorInfo, Wait};
+use ostler_proto::methods::{
+    For, JobWait, Nothing, Reason, ShellExec, ShellOpen, ShellSend, Start, SupervisorInfo, Wait,
+};
 use ostler_proto::refusal::RefusalKind;
+use ostler_proto::shell::{Exec, OpenShell, Send};
 use ostler_tests::{PATIENCE, in_house, process, script, within};
 use serde_json::json;
 
@@ -395,5 +398,97 @@ fn a_wait_outlives_a_crash_of_the_supervisor() {
         house.kill_supervisor().await;
         house.open(&fifo).await;
         assert_eq!(waiting.await.unwrap().exit_code, Some(6));
+    });
+}
+
+#[test]
+fn a_wait_for_any_port_names_the_first_that_a_member_listens_on() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let fifo = house.fifo("go");
+        let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+        let row = desk
+            .start(script(&format!("await {fifo} , listen 0 , sleep")))
+            .await;
+        let over = desk.must::<JobWait>(Wait {
+            timeout_ms: Some(50),
+            ..wait(&[&row.id], For::AnyPort)
+        });
+        assert!(over.await.timed_out, "a stranger's port counted");
+        house.open(&fifo).await;
+        let told = desk.wait_for(&row.id, For::AnyPort).await;
+        assert_eq!(told.reason, Reason::Port);
+        let port = told.listener.unwrap().port;
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+        assert_ne!(port, stranger.local_addr().unwrap().port());
+    });
+}
+
+#[test]
+fn a_wait_for_input_tells_a_question_and_the_end_of_who_asks() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let asks = Start {
+            line: Some("printf 'name? '; read x; echo \"hello $x\"".into()),
+            pty: Some(ostler_proto::job::Size { rows: 24, cols: 80 }),
+            ..script("x")
+        };
+        let row = desk
+            .start(Start {
+                args: Vec::new(),
+                ..asks
+            })
+            .await;
+        let told = desk.wait_for(&row.id, For::Input).await;
+        assert_eq!(told.reason, Reason::InputWait);
+        let sent = desk
+            .must::<ShellSend>(Send {
+                id: row.id.clone(),
+                text: "you\n".into(),
+                ..Send::default()
+            })
+            .await;
+        assert_eq!((sent.reason, sent.exit_code), (Reason::Exit, Some(0)));
+        assert!(sent.text.ends_with("hello you\n"), "{:?}", sent.text);
+        let told = desk.wait_for(&row.id, For::Input).await;
+        assert_eq!(told.reason, Reason::EndedBefore);
+    });
+}
+
+#[test]
+fn a_wait_for_the_prompt_passes_over_questions_and_keeps_nobody_from_answering_them() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let open = OpenShell {
+            args: vec!["sh".into()],
+            clean: true,
+            wait_ms: Some(20_000),
+            ..OpenShell::default()
+        };
+        let shell = desk.must::<ShellOpen>(open).await.row;
+        let told = desk.wait_for(&shell.id, For::Prompt).await;
+        assert_eq!(told.reason, Reason::Prompt);
+        let asked = desk
+            .must::<ShellExec>(Exec {
+                id: shell.id.clone(),
+                line: "printf 'name? '; read x; (exit 3)".into(),
+                ..Exec::default()
+            })
+            .await;
+        assert_eq!(asked.reason, Reason::InputWait);
+        let told = desk.wait_for(&shell.id, For::Input).await;
+        assert_eq!(told.reason, Reason::InputWait);
+        let (other, id) = (house.desk(), shell.id.clone());
+        let waiting = tokio::spawn(async move { other.wait_for(&id, For::Prompt).await });
+        let sent = desk
+            .must::<ShellSend>(Send {
+                id: shell.id.clone(),
+                text: "x\n".into(),
+                ..Send::default()
+            })
+            .await;
+        assert_eq!((sent.reason, sent.exit_code), (Reason::Prompt, Some(3)));
+        let told = within(PATIENCE, "the prompt", waiting).await.unwrap();
+        assert_eq!((told.reason, told.exit_code), (Reason::Prompt, Some(3)));
     });
 }

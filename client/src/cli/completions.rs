@@ -124,12 +124,15 @@ pub(crate) fn sessions() -> ArgValueCandidates {
 
 /// Completes what can be waited for.
 pub(crate) fn conditions() -> ArgValueCandidates {
-    const ALL: [(&str, &str); 5] = [
+    const ALL: [(&str, &str); 8] = [
         ("exit", "its end"),
         ("text=", "a line that matches: text=REGEX"),
+        ("port", "any port on which it listens"),
         ("port=", "a port on which it listens: port=N"),
         ("tcp=", "an address that takes connections: tcp=HOST:PORT"),
         ("quiet=", "no output for a time: quiet=TIME"),
+        ("prompt", "a shell at its prompt"),
+        ("input", "a terminal whose program waits for input"),
     ];
     ArgValueCandidates::new(|| {
         ALL.iter()

@@ -20,6 +20,7 @@ mod live;
 mod ls;
 mod lsp;
 mod man;
+mod mcp;
 mod nearest;
 mod number;
 mod one;
@@ -107,6 +108,7 @@ enum Command {
     Session(session::Command),
     #[command(subcommand)]
     Daemon(daemon::Command),
+    Mcp(mcp::Args),
     #[command(subcommand)]
     Config(config::Command),
     Lsp(lsp::Args),
@@ -169,6 +171,7 @@ async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Shell(command) => shell::run(command).await,
         Command::Session(command) => session::run(command).await,
         Command::Daemon(command) => daemon::dispatch(command).await,
+        Command::Mcp(args) => Box::pin(mcp::run(args)).await,
         Command::Config(command) => config::run(command),
         Command::Lsp(args) => lsp::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,

@@ -29,7 +29,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     session: SessionArg,
-    /// What for: exit, text=REGEX, port=N, tcp=HOST:PORT, quiet=TIME.
+    /// What for: exit, text=REGEX, port, port=N, tcp=HOST:PORT, quiet=TIME, prompt, input.
     #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = what, hide_default_value = true, allow_hyphen_values = true, add = completions::conditions())]
     what: For,
     /// How long [default: until it happens].
@@ -55,6 +55,9 @@ pub(crate) struct Args {
 fn what(text: &str) -> Result<For, String> {
     match text.split_once('=') {
         None if text == "exit" => Ok(For::Exit),
+        None if text == "port" => Ok(For::AnyPort),
+        None if text == "prompt" => Ok(For::Prompt),
+        None if text == "input" => Ok(For::Input),
         Some(("text", text)) => Ok(For::Text(pattern::pattern(text)?)),
         Some(("port", port)) => match port.parse() {
             Ok(0) | Err(_) => Err("a port is a number from 1 to 65535".into()),
@@ -62,7 +65,10 @@ fn what(text: &str) -> Result<For, String> {
         },
         Some(("tcp", address)) if address.contains(':') => Ok(For::Tcp(address.into())),
         Some(("quiet", time)) => Ok(For::Quiet(duration::wait(time)?)),
-        _ => Err("must be exit, text=REGEX, port=N, tcp=HOST:PORT or quiet=TIME".into()),
+        _ => Err(
+            "must be exit, text=REGEX, port, port=N, tcp=HOST:PORT, quiet=TIME, prompt or input"
+                .into(),
+        ),
     }
 }
 
@@ -226,6 +232,9 @@ fn ended_before(args: &Args, scope: &Scope, job: &WaitedJob) -> String {
         For::Text(pattern) => format!("it printed {}", words::clean(pattern)),
         For::Quiet(_) => "it was quiet".into(),
         For::Port(port) => format!("port {port} was open"),
+        For::AnyPort => "it listened on a port".into(),
+        For::Prompt => "its prompt was back".into(),
+        For::Input => "it waited for input".into(),
         For::Tcp(address) => format!("{} took connections", words::clean(address)),
     };
     let id = &job.row.id;
@@ -282,6 +291,9 @@ mod tests {
             stranger: None,
             ports: Vec::new(),
             last_lines: Vec::new(),
+            exit_code: None,
+            cwd: None,
+            output_end: None,
         }
     }
 
@@ -290,6 +302,9 @@ mod tests {
         assert_eq!(what("exit"), Ok(For::Exit));
         assert_eq!(what("text=a=b"), Ok(For::Text("a=b".into())));
         assert_eq!(what("port=80"), Ok(For::Port(80)));
+        assert_eq!(what("port"), Ok(For::AnyPort));
+        assert_eq!(what("prompt"), Ok(For::Prompt));
+        assert_eq!(what("input"), Ok(For::Input));
         assert_eq!(what("quiet=2s"), Ok(For::Quiet(2_000)));
         for bad in [
             "",
@@ -299,7 +314,7 @@ mod tests {
             "text=",
             "text=(",
             "quiet=0",
-            "port",
+            "ports",
         ] {
             assert!(what(bad).is_err(), "{bad:?}");
         }

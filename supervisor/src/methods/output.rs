@@ -84,8 +84,12 @@ fn page(log: &Log, since: u64, max: usize, filter: Filter, raw: bool, last: bool
 }
 
 /// One page of text as a person sees it. It ends before a sequence or a character that goes on behind it.
-fn plain_page(log: &Log, since: u64, max: usize, filter: Filter, last: bool) -> Page {
-    let mut slice = log.read(since, max.max(1), filter);
+fn plain_page(job: &Job, since: u64, max: usize, filter: Filter, last: bool) -> Page {
+    let mut slice = match filter {
+        // What a line was handed over with is seen by nobody.
+        Filter::All => job.face.echoes.read(&job.log, since, max.max(1)),
+        _ => job.log.read(since, max.max(1), filter),
+    };
     let length = slice.bytes.len();
     // With a filter nobody knows what stands between the last bytes and `next`.
     let whole = last && slice.next == slice.end;
@@ -147,7 +151,7 @@ impl Serve for JobRead {
             let (log, max) = (&job.log, max as usize);
             let last = job.status().finished.is_some();
             if params.plain {
-                plain_page(log, since, max, filter, last)
+                plain_page(&job, since, max, filter, last)
             } else {
                 page(log, since, max, filter, params.raw, last)
             }
@@ -415,7 +419,7 @@ pub(super) async fn tailed(caller: &Caller, tail: TailCommand) -> Result<Tailed,
     let over = job.status().finished.is_some();
     let max = limits::PAGE_MAX as usize;
     let page = if tail.plain {
-        plain_page(&job.log, since, max, filter, over)
+        plain_page(&job, since, max, filter, over)
     } else {
         page(&job.log, since, max, filter, tail.raw, over)
     };

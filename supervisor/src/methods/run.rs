@@ -46,6 +46,7 @@ pub(super) struct Running {
     claim: Claim,
     _seat: Option<Seat>,
     token: Option<Value>,
+    pages: bool,
     raw: bool,
     since: u64,
     wait_ms: Option<u64>,
@@ -75,6 +76,7 @@ impl Running {
             claim,
             _seat: seat,
             token: params.partial_result_token,
+            pages: params.pages.unwrap_or(true),
             raw: params.raw,
             since: params.since,
             wait_ms: params.wait_ms,
@@ -93,7 +95,14 @@ impl Running {
     pub(super) async fn finish(self) -> Result<JobResult, Refusal> {
         let job = Arc::clone(self.job());
         let mut unbound = job.watch_bound();
-        let over = tell(&self.caller, &job, self.token, self.raw, self.since);
+        let over = tell(
+            &self.caller,
+            &job,
+            self.token,
+            self.pages,
+            self.raw,
+            self.since,
+        );
         let detach = tokio::time::sleep(Duration::from_millis(
             self.wait_ms.unwrap_or(limits::WAIT_MAX),
         ));
@@ -135,6 +144,7 @@ async fn tell(
     caller: &Caller,
     job: &Arc<Job>,
     token: Option<Value>,
+    pages: bool,
     raw: bool,
     since: u64,
 ) -> Result<(), crate::outbox::Gone> {
@@ -143,7 +153,9 @@ async fn tell(
         follower
             .send(&Progress::Started(Box::new(job.row())))
             .await?;
-        follower.follow().await?;
+        if pages {
+            follower.follow().await?;
+        }
     }
     let mut status = job.watch();
     // The sender lives in the job that we hold.

@@ -120,6 +120,12 @@ impl Serve for ShellSend {
         within("max", params.max, 0, limits::PAGE_MAX)?;
         check("text", &params.text)?;
         check_one_key(params.key.as_deref(), params.background)?;
+        within(
+            "keys",
+            Some(params.keys.len() as u64),
+            0,
+            limits::KEYS as u64,
+        )?;
         let registry = &caller.house().registry;
         let job = registry.find(params.session.as_deref(), &params.id, &caller.access())?;
         if !params.background {

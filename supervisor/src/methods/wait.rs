@@ -23,6 +23,7 @@ use crate::{
     job::Job,
     life::plan::within,
     lines::Lines,
+    shell,
     tree::{holder, is_listening, listeners},
 };
 
@@ -90,8 +91,9 @@ enum What {
     Exit,
     Text(Regex),
     Quiet(u64),
-    Port(u16),
+    Port(Option<u16>),
     Tcp(String),
+    Input { through: bool },
 }
 
 fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
@@ -111,7 +113,10 @@ fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
                 What::Quiet(*ms)
             }
             For::Port(0) => return Err(Refusal::bad("for.port", "must be 1 to 65535")),
-            For::Port(port) => What::Port(*port),
+            For::Port(port) => What::Port(Some(*port)),
+            For::AnyPort => What::Port(None),
+            For::Prompt => What::Input { through: true },
+            For::Input => What::Input { through: false },
             For::Tcp(address) => What::Tcp(checked(address)?),
         })
     };
@@ -162,6 +167,7 @@ impl Waiting {
             What::Quiet(ms) => self.or_ended(self.quiet(*ms)).await,
             What::Port(port) => self.or_ended(self.port(*port)).await,
             What::Tcp(address) => self.or_ended(self.tcp(address)).await,
+            What::Input { through } => self.or_ended(self.input(*through)).await,
         }
     }
 
@@ -193,6 +199,9 @@ impl Waiting {
             stranger: None,
             ports: Vec::new(),
             last_lines: Vec::new(),
+            exit_code: None,
+            cwd: None,
+            output_end: None,
         }
     }
 
@@ -222,7 +231,10 @@ impl Waiting {
             let pids = self.house.tools.trees.members(mark).await;
             let looked = tokio::task::spawn_blocking(move || {
                 let ports: Vec<u16> = listeners(&pids).into_iter().map(|l| l.port).collect();
-                (ports, net.and_then(|pid| holder(port, pid)))
+                (
+                    ports,
+                    net.zip(port).and_then(|(pid, port)| holder(port, pid)),
+                )
             });
             if let Ok((ports, stranger)) = looked.await {
                 told.ports = ports;
@@ -303,7 +315,27 @@ impl Waiting {
         }
     }
 
-    async fn port(&self, port: u16) -> WaitedJob {
+    /// Says what the terminal of the job says, and takes no turn: who looks keeps nobody from talking.
+    async fn input(&self, through: bool) -> WaitedJob {
+        match shell::waiting::ready(&self.job, through).await {
+            Some(reason) => {
+                let done = shell::waiting::done(&self.job);
+                let done = done.filter(|_| reason == Reason::Prompt);
+                let output_end = done.as_ref().map(|d| d.from);
+                let (exit_code, cwd) = done.map_or((None, None), |d| (d.code, d.cwd));
+                WaitedJob {
+                    exit_code,
+                    cwd,
+                    output_end,
+                    ..self.told(reason)
+                }
+            }
+            // It has no terminal, or has ended.
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn port(&self, port: Option<u16>) -> WaitedJob {
         let mut pause = LOOK_FIRST;
         loop {
             if let Some(listener) = self.listens(port).await {
@@ -317,7 +349,7 @@ impl Waiting {
     }
 
     /// A cheap look first: only when somebody listens is it worth asking who.
-    async fn listens(&self, port: u16) -> Option<Listener> {
+    async fn listens(&self, port: Option<u16>) -> Option<Listener> {
         let net = self.tree.status().pid?;
         let begun = Instant::now();
         let somebody = tokio::task::spawn_blocking(move || is_listening(port, net))
@@ -331,12 +363,10 @@ impl Waiting {
             .await
             .ok()?;
         if begun.elapsed() > Duration::from_secs(1) {
-            crate::log_line!(
-                "info",
-                "looking for who listens on {port} took {:?}",
-                begun.elapsed()
-            );
+            crate::log_line!("info", "looking for who listens took {:?}", begun.elapsed());
         }
-        found.into_iter().find(|l| l.port == port)
+        found
+            .into_iter()
+            .find(|l| port.is_none_or(|port| l.port == port))
     }
 }

@@ -46,12 +46,22 @@ const KILL_LINE: char = '\x15';
 /// # Errors
 /// It is none, or it has ended.
 pub(crate) fn shell(job: &Job) -> Result<(&ShellSpec, &Talk), Refusal> {
+    let spec = job.spec.shell.as_ref().ok_or_else(|| no_shell(job))?;
+    Ok((spec, talker(job)?))
+}
+
+fn no_shell(job: &Job) -> Refusal {
+    Refusal::new(RefusalKind::NoInput, format!("{} is no shell", job.id()))
+        .hint("ostler send writes to a command; ostler shell open opens a shell")
+}
+
+/// Whoever can be talked to in turn: a shell, or a command at a terminal.
+///
+/// # Errors
+/// It is neither, or it has ended.
+pub(super) fn talker(job: &Job) -> Result<&Talk, Refusal> {
     let id = job.id();
-    let (Some(spec), Some(talk)) = (&job.spec.shell, &job.talk) else {
-        let words = format!("{id} is no shell");
-        return Err(Refusal::new(RefusalKind::NoInput, words)
-            .hint("ostler send writes to a command; ostler shell open opens a shell"));
-    };
+    let talk = job.talk.as_ref().ok_or_else(|| no_shell(job))?;
     if job.wanted().borrow().level > Level::Run && job.status().finished.is_none() {
         let words = format!("{id} is being ended");
         return Err(
@@ -65,7 +75,7 @@ pub(crate) fn shell(job: &Job) -> Result<(&ShellSpec, &Talk), Refusal> {
             "ostler shell open opens another; what it printed can be read until it is closed",
         ));
     }
-    Ok((spec, talk))
+    Ok(talk)
 }
 
 fn outcome_words(outcome: ostler_proto::job::Outcome) -> &'static str {

@@ -18,4 +18,4 @@ mod scripts;
 
 pub(crate) mod send;
 
-mod waiting;
+pub(crate) mod waiting;

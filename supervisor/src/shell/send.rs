@@ -11,13 +11,13 @@ use ostler_proto::{
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::{
-    exec::{Stand, key_conflict, shell, stand, turn, turn_by},
+    exec::{Stand, key_conflict, stand, talker, turn, turn_by},
     waiting::{Came, Waiting, look},
 };
 use crate::{
     job::Job,
     ledger::{Entry, Ledger},
-    terminal::{handed::Handed, marks::Mark, proof::Waits, talk::Talk, text},
+    terminal::{handed::Handed, keys, marks::Mark, proof::Waits, talk::Talk, text},
 };
 
 /// How long a shell that has not started is awaited before something is typed.
@@ -35,7 +35,7 @@ pub(crate) async fn send(ledger: &Ledger, job: &Arc<Job>, ask: &Send) -> Result<
     let (typed, again) = match known(job, ask)? {
         Some((talk, handed)) => (Typed::again(job, talk, handed, until).await?, true),
         None => {
-            let (_, talk) = shell(job)?;
+            let talk = talker(job)?;
             let turn = turn(job, talk)?;
             (Typed::by(ledger, job, talk, ask, until, turn).await?, false)
         }
@@ -57,7 +57,7 @@ fn known<'a>(job: &'a Job, ask: &Send) -> Result<Option<(&'a Talk, Handed)>, Ref
         return Ok(None);
     };
     match talk.handed_by(key) {
-        Some((handed, _)) if handed.is_text(&ask.text) => Ok(Some((talk, handed))),
+        Some((handed, _)) if handed.is_text(ask) => Ok(Some((talk, handed))),
         Some(_) => Err(key_conflict()),
         None => Ok(None),
     }
@@ -111,6 +111,9 @@ impl<'a> Typed<'a> {
         let mut text = ask.text.clone().into_bytes();
         if ask.enter {
             text.push(b'\r');
+        }
+        for key in &ask.keys {
+            text.extend(keys::press(key, job.face.modes.application_cursor())?);
         }
         started(job, talk, until).await;
         let before = match job.place().filter(|_| !text.is_empty()) {

@@ -13,6 +13,7 @@ use crate::{
     terminal::{
         Settings, Terminal,
         dialect::Dialect,
+        marks::Mark,
         proof::{self, Place, Wait, Waits},
         talk::{Line, Talk},
     },
@@ -61,6 +62,33 @@ pub(super) enum Came {
     For(Reason),
     /// The shell is at its prompt and has not taken our line.
     NotTaken,
+}
+
+/// Waits until a shell is at its prompt or, unless `through` that, until whoever is in front of a terminal waits for it.
+/// Nothing without a terminal, and at the end of the job.
+pub(crate) async fn ready(job: &Arc<Job>, through: bool) -> Option<Reason> {
+    let waiting = Waiting {
+        job,
+        talk: job.talk.as_ref()?,
+        since: 0,
+        before: Waits::default(),
+        line: false,
+        ahead: false,
+        through,
+        quiet: None,
+        until: None,
+    };
+    match waiting.come().await {
+        Came::For(Reason::Exit) | Came::NotTaken => None,
+        Came::For(reason) => Some(reason),
+    }
+}
+
+/// The end of the last line of a shell, as its marks tell it; it stays there for whoever asked for the line.
+pub(crate) fn done(job: &Job) -> Option<Mark> {
+    let reading = job.talk.as_ref()?.look(&job.log);
+    let line = reading.line.as_ref().and_then(|l| l.done.clone());
+    line.or_else(|| reading.done.clone())
 }
 
 impl Waiting<'_> {

@@ -59,7 +59,7 @@ impl Handed {
             line: None,
             began: Moment::now(),
             key: ask.key.clone(),
-            text: checksum(ask.text.as_bytes()),
+            text: typed(ask),
             ahead,
         }
     }
@@ -70,9 +70,17 @@ impl Handed {
     }
 
     /// It is this text.
-    pub(crate) fn is_text(&self, text: &str) -> bool {
-        self.line.is_none() && self.text == checksum(text.as_bytes())
+    pub(crate) fn is_text(&self, ask: &Send) -> bool {
+        self.line.is_none() && self.text == typed(ask)
     }
+}
+
+/// Checksum of all that is typed.
+fn typed(ask: &Send) -> u64 {
+    let keys = ask.keys.iter().flat_map(|key| ["\0", key.as_str()]);
+    let enter = if ask.enter { "\r" } else { "" };
+    let all: String = [ask.text.as_str(), enter].into_iter().chain(keys).collect();
+    checksum(all.as_bytes())
 }
 
 /// The newest of a shell, oldest first.

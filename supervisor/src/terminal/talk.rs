@@ -15,7 +15,6 @@ use ostler_proto::limits;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    dialect::ShellSpec,
     handed::{Handed, HandedOnes},
     marks::{Letter, Mark, Scanner},
 };
@@ -99,11 +98,12 @@ impl Line {
 }
 
 impl Talk {
-    pub(crate) fn new(spec: &ShellSpec) -> Self {
+    /// `nonce`: what is in each mark of it.
+    pub(crate) fn new(nonce: &str) -> Self {
         Self {
             turn: Arc::new(Semaphore::new(1)),
-            reading: Mutex::new(Reading::new(&spec.nonce, 0)),
-            nonce: spec.nonce.clone(),
+            reading: Mutex::new(Reading::new(nonce, 0)),
+            nonce: nonce.to_owned(),
             handed: Mutex::default(),
             typed: AtomicU64::new(0),
             half: AtomicU64::new(0),

@@ -58,11 +58,11 @@ pub fn holder(port: u16, net_of_pid: u32) -> Option<Listener> {
     Some(seen.map_or_else(|| hidden(port), |pid| listener(port, pid)))
 }
 
-/// Tells whether anybody listens on `port` in the network namespace of process `net_of_pid`. Reads two small
+/// Tells whether anybody listens on `port`, or on any, in the network namespace of process `net_of_pid`. Reads two small
 /// tables: cheap enough to ask again and again.
-pub fn is_listening(port: u16, net_of_pid: u32) -> bool {
+pub fn is_listening(port: Option<u16>, net_of_pid: u32) -> bool {
     let mut sockets = platform::listening(net_of_pid).into_iter();
-    sockets.any(|socket| socket.port == port)
+    sockets.any(|socket| port.is_none_or(|port| socket.port == port))
 }
 
 fn listener(port: u16, pid: u32) -> Listener {

@@ -64,6 +64,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         max: None,
         background: args.background,
         key: None,
+        keys: Vec::new(),
     };
     let client = scope::client(Mode::Use)?;
     let sent = match client.send(params).await {

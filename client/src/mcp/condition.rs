@@ -1,0 +1,120 @@
+//! What a call waits for: the word behind `until`. Pure.
+
+use ostler_proto::methods::For;
+
+use super::words;
+
+/// What a call waits for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum Until {
+    /// The end.
+    #[default]
+    Exit,
+    /// Any port on which its tree listens.
+    AnyPort,
+    /// This one.
+    Port(u16),
+    /// A line that matches.
+    Text(String),
+    /// No output for so many ms.
+    Quiet(u64),
+    /// Somebody takes connections there.
+    Tcp(String),
+}
+
+/// The shortest silence that can be waited for, in ms.
+const QUIET_LEAST: f64 = 200.0;
+
+/// The forms of the word.
+pub(crate) const FORMS: &str = "use exit, port, port=N, text=REGEX or quiet=SECONDS";
+
+impl Until {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("until {:?}: {FORMS}", words::cut(text, 60));
+        Ok(match text.trim().split_once('=') {
+            None => match text.trim() {
+                "exit" => Self::Exit,
+                "port" => Self::AnyPort,
+                _ => return Err(wrong()),
+            },
+            Some(("port", n)) => match n.trim().parse() {
+                Ok(0) | Err(_) => return Err(wrong()),
+                Ok(n) => Self::Port(n),
+            },
+            Some(("text", pattern)) if !pattern.is_empty() => Self::Text(pattern.into()),
+            Some(("quiet", seconds)) => {
+                let seconds = seconds.trim().trim_end_matches('s');
+                let ms = seconds.parse::<f64>().map_or(f64::NAN, |s| s * 1_000.0);
+                if !(QUIET_LEAST..=86_400_000.0).contains(&ms) {
+                    return Err(format!("until {text:?}: quiet is 0.2 seconds or more"));
+                }
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it is within the bounds above"
+                )]
+                Self::Quiet(ms.round() as u64)
+            }
+            Some(("tcp", address)) if address.contains(':') => Self::Tcp(address.into()),
+            _ => return Err(wrong()),
+        })
+    }
+
+    /// As the supervisor takes it.
+    pub(crate) fn on_wire(&self) -> For {
+        match self {
+            Self::Exit => For::Exit,
+            Self::AnyPort => For::AnyPort,
+            Self::Port(n) => For::Port(*n),
+            Self::Text(pattern) => For::Text(pattern.clone()),
+            Self::Quiet(ms) => For::Quiet(*ms),
+            Self::Tcp(address) => For::Tcp(address.clone()),
+        }
+    }
+
+    /// How a status line calls it: `waited 45s for port`, `ended before port`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::AnyPort | Self::Port(_) | Self::Tcp(_) => "port",
+            Self::Text(_) => "text",
+            Self::Quiet(_) => "quiet",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_read_and_everything_else_is_refused_with_the_forms() {
+        let read = |text| Until::parse(text);
+        assert_eq!(read("exit"), Ok(Until::Exit));
+        assert_eq!(read("port"), Ok(Until::AnyPort));
+        assert_eq!(read("port=3000"), Ok(Until::Port(3000)));
+        assert_eq!(read("text=a=b"), Ok(Until::Text("a=b".into())));
+        assert_eq!(read("quiet=0.2"), Ok(Until::Quiet(200)));
+        assert_eq!(read("tcp=db:5432"), Ok(Until::Tcp("db:5432".into())));
+        assert_eq!(
+            read("prot"),
+            Err("until \"prot\": use exit, port, port=N, text=REGEX or quiet=SECONDS".into())
+        );
+        for bad in [
+            "",
+            "port=0",
+            "port=x",
+            "text=",
+            "quiet=0.1",
+            "quiet=x",
+            "quiet=-1",
+            "tcp=x",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

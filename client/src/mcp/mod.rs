@@ -1,0 +1,133 @@
+//! `ostler mcp`: the tools of an agent, over standard input and output.
+//!
+//! ```text
+//!   client --stdio--> transport --> server --> compact --> front, shells, text --> client library --> supervisor
+//!                        |            |                                              answer <-- status, words
+//!                        +-- written? +--> notices, session
+//! ```
+//!
+//! Thin: it owns no job. What it starts belongs to its session in the supervisor and outlives it; what it remembers is
+//! of use to its own client alone. It outlives the supervisor in turn: a call comes back to the one that replaced it, or
+//! says why none answers, and the front end goes on. It ends when its input does.
+
+mod answer;
+mod arguments;
+pub(crate) mod client_config;
+mod compact;
+mod condition;
+mod definitions;
+mod dsh;
+mod epoch;
+mod fault;
+mod fold;
+mod front;
+mod names;
+mod notices;
+mod progress;
+mod sandbox;
+mod server;
+mod session;
+mod shells;
+mod status;
+mod tasks;
+mod text;
+mod transport;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rmcp::ServiceExt;
+use tokio::sync::watch;
+
+pub(crate) use definitions::Set;
+pub(crate) use front::Heritage;
+
+use front::Front;
+use notices::Ledger;
+use server::{Inner, Server};
+use session::{Origin, Sessions};
+use transport::{Prepared, Stdio};
+
+/// How a front end is asked to be.
+pub(crate) struct Options {
+    /// Which tools.
+    pub(crate) set: Set,
+    /// Named session.
+    pub(crate) session: Option<String>,
+    /// The agent's folder.
+    pub(crate) here: PathBuf,
+    /// The `ostler` binary that a house is started with.
+    pub(crate) program: PathBuf,
+    /// What jobs inherit.
+    pub(crate) heritage: Heritage,
+    /// Bytes of a result at most.
+    pub(crate) max_result: usize,
+    /// Longest wait of a call, in ms.
+    pub(crate) max_wait: u64,
+}
+
+/// Serves until the input ends.
+///
+/// # Errors
+/// The list of tools is no JSON, which a test sees to.
+pub(crate) async fn serve(options: Options) -> serde_json::Result<()> {
+    let ledger = Arc::new(Ledger::default());
+    let prepared = Prepared::default();
+    let tools = options.set.list(options.max_wait)?;
+    let (raise, gone) = watch::channel(false);
+    let origin = Origin {
+        session: options.session,
+        here: options.here.clone(),
+        program: options.program,
+    };
+    let front = Front::new(
+        options.here,
+        options.heritage,
+        options.max_wait,
+        options.set.names(),
+        Arc::clone(&ledger),
+    );
+    let server = Server(Arc::new(Inner {
+        set: options.set,
+        tools: Arc::clone(&tools),
+        front: Arc::new(front),
+        sessions: Sessions::new(origin, Arc::clone(&ledger)),
+        max_result: options.max_result,
+        prepared: Arc::clone(&prepared),
+        gone,
+        telling: tokio::sync::Mutex::new(()),
+        tasks: tasks::Tasks::default(),
+    }));
+    let (read, write) = rmcp::transport::stdio_pipes();
+    let stdio = Stdio::new(read, write, ledger, prepared, tools, raise);
+    // Whatever ends it, nobody is left who could be told.
+    if let Ok(running) = Box::pin(server.serve(stdio)).await {
+        let _ = running.waiting().await;
+    }
+    Ok(())
+}
+
+/// Names of variables that look like secrets are withheld from jobs.
+pub(crate) fn is_secret(name: &str) -> bool {
+    const WORDS: [&str; 4] = ["KEY", "PASSWORD", "SECRET", "TOKEN"];
+    let name = name.to_uppercase();
+    WORDS.iter().any(|word| name.contains(word))
+}
+
+/// The variables that jobs inherit of this process.
+pub(crate) fn environment() -> BTreeMap<String, Option<String>> {
+    // What is no text cannot be sent, and nobody can miss it who sees text only.
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| !is_secret(name))
+        .map(|(name, value)| (name, Some(value)))
+        .collect()
+}
+
+/// Unix time in ms.
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}

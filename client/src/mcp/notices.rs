@@ -1,0 +1,284 @@
+//! Which ends have been told: each exactly once.
+//!
+//! The supervisor numbers them and tells them again until a number is confirmed. A result takes some along; they count
+//! as told when it is written in full, and are taken back when its call is cancelled before that. The next call
+//! confirms the last number up to which everything is told.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ostler_proto::methods::Notice;
+
+/// At most so many in a result.
+const MOST: usize = 5;
+
+/// What a result takes along.
+#[derive(Debug, Default)]
+struct Taken {
+    numbers: Vec<u64>,
+    own: Vec<u64>,
+    /// Jobs of which the result itself shows that they have ended.
+    shown: Vec<String>,
+    once: Vec<String>,
+    /// It is on its way out; nothing takes it back.
+    writing: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Ends that the supervisor has told and nobody confirmed: number to process id.
+    known: BTreeMap<u64, String>,
+    written: BTreeSet<u64>,
+    shown: HashSet<String>,
+    /// Ends that only this process knows of: of lines in shells.
+    own: BTreeMap<u64, (String, String)>,
+    next_own: u64,
+    /// Lines that are told once, before the notices.
+    once: Vec<String>,
+    taken: HashMap<String, Taken>,
+}
+
+/// The memory of one front end.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Mutex<State>);
+
+impl Ledger {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that is done under the lock can leave it half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number to confirm: everything up to it is told.
+    pub(crate) fn seen(&self) -> Option<u64> {
+        let state = self.lock();
+        let told = |(number, job): &(&u64, &String)| {
+            state.written.contains(*number) || state.shown.contains(*job)
+        };
+        let last = state.known.iter().take_while(told).last();
+        last.map(|(number, _)| *number)
+    }
+
+    /// What the supervisor has told is not confirmed yet.
+    pub(crate) fn hear(&self, notices: &[Notice]) {
+        let mut state = self.lock();
+        state.known = notices
+            .iter()
+            .map(|n| (n.number, n.row.process_id.clone()))
+            .collect();
+        let first = notices.first().map_or(u64::MAX, |n| n.number);
+        // What came before it has been confirmed.
+        state.written = state.written.split_off(&first.min(u64::MAX - 1));
+    }
+
+    /// An end that only this process knows of.
+    pub(crate) fn add_own(&self, shell: &str, text: String) {
+        let mut state = self.lock();
+        let number = state.next_own;
+        state.next_own += 1;
+        state.own.insert(number, (shell.to_owned(), text));
+    }
+
+    /// A result tells the end of the line of this shell by itself.
+    pub(crate) fn forget_own(&self, shell: &str) {
+        self.lock().own.retain(|_, (of, _)| of != shell);
+    }
+
+    /// A line that the next result tells, once.
+    pub(crate) fn add_once(&self, line: String) {
+        self.lock().once.push(line);
+    }
+
+    /// This job's end needs no notice: we ended it.
+    pub(crate) fn ended_by_us(&self, process_id: &str) {
+        self.lock().shown.insert(process_id.to_owned());
+    }
+
+    /// Another session: what is known of the old one says nothing.
+    pub(crate) fn forget(&self) {
+        let mut state = self.lock();
+        let once = std::mem::take(&mut state.once);
+        *state = State {
+            once,
+            ..State::default()
+        };
+    }
+
+    /// Takes what this call's result tells. `shown`: jobs of which it shows the end by itself.
+    pub(crate) fn take(
+        &self,
+        call: &str,
+        shown: Vec<String>,
+        notices: &[Notice],
+        words: impl Fn(&Notice) -> Option<String>,
+    ) -> Vec<String> {
+        let mut state = self.lock();
+        let mut taken = Taken {
+            shown,
+            once: std::mem::take(&mut state.once),
+            ..Taken::default()
+        };
+        let mut lines = taken.once.clone();
+        let mut more = 0;
+        for notice in notices {
+            let (number, job) = (notice.number, &notice.row.process_id);
+            let elsewhere = state.taken.values().any(|t| t.numbers.contains(&number));
+            if elsewhere || state.written.contains(&number) || state.shown.contains(job) {
+                continue;
+            }
+            let text = words(notice).filter(|_| !taken.shown.contains(job));
+            let Some(text) = text else {
+                // The result shows it, or nobody needs to know.
+                taken.numbers.push(number);
+                continue;
+            };
+            if lines.len() >= MOST {
+                more += 1;
+                continue;
+            }
+            taken.numbers.push(number);
+            lines.push(format!("notice: {text}"));
+        }
+        for (number, (_, text)) in &state.own {
+            if state.taken.values().any(|t| t.own.contains(number)) {
+                continue;
+            }
+            if lines.len() >= MOST {
+                more += 1;
+                continue;
+            }
+            taken.own.push(*number);
+            lines.push(format!("notice: {text}"));
+        }
+        if more > 0 {
+            lines.push(match more {
+                1 => "1 more notice follows".into(),
+                n => format!("{n} more notices follow"),
+            });
+        }
+        state.taken.insert(call.to_owned(), taken);
+        lines
+    }
+
+    /// There was no room for them after all.
+    pub(crate) fn leave(&self, call: &str) {
+        let mut state = self.lock();
+        if let Some(taken) = state.taken.get_mut(call) {
+            taken.numbers.clear();
+            taken.own.clear();
+            let once = std::mem::take(&mut taken.once);
+            state.once.extend(once);
+        }
+    }
+
+    /// The result is on its way out.
+    pub(crate) fn writing(&self, call: &str) {
+        if let Some(taken) = self.lock().taken.get_mut(call) {
+            taken.writing = true;
+        }
+    }
+
+    /// The result is written, in full.
+    pub(crate) fn written(&self, call: &str) {
+        let mut state = self.lock();
+        if let Some(taken) = state.taken.remove(call) {
+            state.written.extend(taken.numbers);
+            state.shown.extend(taken.shown);
+            for number in taken.own {
+                state.own.remove(&number);
+            }
+        }
+    }
+
+    /// The call was cancelled: unless its result is on its way out, nobody will see it.
+    pub(crate) fn cancelled(&self, call: &str) {
+        let mut state = self.lock();
+        if state.taken.get(call).is_some_and(|t| !t.writing)
+            && let Some(taken) = state.taken.remove(call)
+        {
+            state.once.extend(taken.once);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::tests::row;
+
+    fn notice(number: u64) -> Notice {
+        let mut row = row(&format!("t{number}"));
+        row.process_id = format!("proc_{number}");
+        Notice { number, row }
+    }
+
+    fn take(ledger: &Ledger, call: &str, shown: &[&str], notices: &[Notice]) -> Vec<String> {
+        ledger.hear(notices);
+        let shown = shown.iter().map(ToString::to_string).collect();
+        ledger.take(call, shown, notices, |n| Some(n.row.id.clone()))
+    }
+
+    #[test]
+    fn what_is_written_is_confirmed_and_told_once() {
+        let (ledger, all) = (Ledger::default(), [notice(1), notice(2)]);
+        assert_eq!(take(&ledger, "a", &[], &all), ["notice: t1", "notice: t2"]);
+        assert_eq!(ledger.seen(), None);
+        assert!(
+            take(&ledger, "b", &[], &all).is_empty(),
+            "another call has them"
+        );
+        ledger.writing("a");
+        ledger.written("a");
+        assert_eq!(ledger.seen(), Some(2));
+        assert!(take(&ledger, "c", &[], &all).is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_call_leaves_them_and_a_late_cancel_takes_nothing_back() {
+        let (ledger, all) = (Ledger::default(), [notice(1)]);
+        take(&ledger, "a", &[], &all);
+        ledger.cancelled("a");
+        assert_eq!(take(&ledger, "b", &[], &all), ["notice: t1"]);
+        ledger.writing("b");
+        ledger.cancelled("b");
+        ledger.written("b");
+        assert_eq!(ledger.seen(), Some(1));
+    }
+
+    #[test]
+    fn nothing_is_confirmed_behind_one_that_is_not_written() {
+        let (ledger, all) = (Ledger::default(), [notice(1), notice(2)]);
+        take(&ledger, "a", &[], &all[..1]);
+        take(&ledger, "b", &[], &all);
+        ledger.writing("b");
+        ledger.written("b");
+        assert_eq!(ledger.seen(), None);
+        ledger.cancelled("a");
+        assert_eq!(take(&ledger, "c", &[], &all), ["notice: t1"]);
+    }
+
+    #[test]
+    fn what_a_result_shows_needs_no_notice_once_it_is_written() {
+        let (ledger, all) = (Ledger::default(), [notice(1)]);
+        assert!(take(&ledger, "a", &["proc_1"], &all).is_empty());
+        ledger.cancelled("a");
+        assert_eq!(take(&ledger, "b", &[], &all), ["notice: t1"]);
+        ledger.cancelled("b");
+        take(&ledger, "c", &["proc_1"], &all);
+        ledger.writing("c");
+        ledger.written("c");
+        assert_eq!(ledger.seen(), Some(1));
+    }
+
+    #[test]
+    fn more_than_five_come_with_the_next_result() {
+        let ledger = Ledger::default();
+        let all: Vec<Notice> = (1..=7).map(notice).collect();
+        let told = take(&ledger, "a", &[], &all);
+        assert_eq!(told.len(), 6);
+        assert_eq!(told[5], "2 more notices follow");
+        ledger.writing("a");
+        ledger.written("a");
+        assert_eq!(ledger.seen(), Some(5));
+        assert_eq!(take(&ledger, "b", &[], &all), ["notice: t6", "notice: t7"]);
+    }
+}

@@ -1,0 +1,468 @@
+//! The MCP side: which calls there are, and how each is begun, cancelled and answered. It owns no job.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use ostler_proto::methods::{JobStop, ReadNotices, SessionNotices, Stop};
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CancelledNotificationParam, ContentBlock, CreateTaskResult, GetTaskParams, GetTaskResult,
+    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
+    ServerCapabilities, ServerConfig, Task, UpdateTaskParams,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::answer::{Answer, Told};
+use super::compact;
+use super::definitions::Set;
+use super::dsh;
+use super::epoch;
+use super::fault::Fault;
+use super::front::{Call, Front};
+use super::progress::{self, Watched};
+use super::session::{self, Open, Sessions};
+use super::status;
+use super::tasks::Tasks;
+use super::transport::{Prepared, key};
+
+/// How long clients may keep the list of tools.
+const LIST_TTL: u64 = 86_400_000;
+/// How long beyond the longest wait a supervisor may say nothing: it may be started, or be replaced, meanwhile.
+const SILENCE: Duration = Duration::from_secs(30);
+/// A call that takes longer becomes a task, in ms.
+const TASK_AFTER: u64 = 2_000;
+
+/// The server of one client. Calls that become tasks outlive their request, and hold it too.
+pub(crate) struct Server(pub(crate) Arc<Inner>);
+
+impl std::ops::Deref for Server {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// What all calls share.
+pub(crate) struct Inner {
+    pub(crate) set: Set,
+    pub(crate) tools: Arc<RawValue>,
+    pub(crate) front: Arc<Front>,
+    pub(crate) sessions: Sessions,
+    /// Bytes of a result at most.
+    pub(crate) max_result: usize,
+    pub(crate) prepared: Prepared,
+    /// The client is.
+    pub(crate) gone: watch::Receiver<bool>,
+    /// One at a time: what is heard late must not take the place of what is known by then.
+    pub(crate) telling: tokio::sync::Mutex<()>,
+    pub(crate) tasks: Tasks,
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let tools = ServerCapabilities::builder().enable_tools();
+        let capabilities = match self.set {
+            Set::Compact => tools.enable_tasks().build(),
+            _ => tools.build(),
+        };
+        let mut info = ServerConfig::new(capabilities);
+        info.server_info = Implementation::new("ostler", ostler_proto::VERSION);
+        info.instructions = self.set.instructions().map(str::to_owned);
+        info
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools = serde_json::from_str(self.tools.get())
+            .map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
+        let mut list = ListToolsResult::with_all_items(tools);
+        list.ttl_ms = Some(LIST_TTL);
+        list.cache_scope = Some(CacheScope::Public);
+        Ok(list)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if !self.set.has(&request.name) {
+            let words = format!("unknown tool: {}", request.name);
+            return Err(ErrorData::invalid_params(words, None));
+        }
+        let task_after = self
+            .may_be_task(&request.name, &context)
+            .then_some(TASK_AFTER);
+        let watched = Arc::new(Watched::default());
+        let most = Duration::from_millis(self.front.max_wait);
+        let mut gone = self.gone.clone();
+        let work = {
+            let (inner, watched) = (Arc::clone(&self.0), Arc::clone(&watched));
+            let context = context.clone();
+            let stops = request.name == "run";
+            let begun =
+                tokio::spawn(
+                    async move { inner.work(&request, &context, &watched, task_after).await },
+                );
+            Working {
+                begun: Some(begun),
+                stops,
+            }
+        };
+        let mut work = work;
+        let ended = {
+            let done = progress::beside(&context, &watched, most, work.ended());
+            tokio::select! {
+                biased;
+                () = context.ct.cancelled() => Ended::Left("nobody waits for this"),
+                _ = gone.wait_for(|gone| *gone) => Ended::Left("the client is gone"),
+                answer = done => Ended::Done(Box::new(answer)),
+                () = tokio::time::sleep(most + SILENCE), if task_after.is_none() => Ended::Silent,
+                process = task_known(&watched), if task_after.is_some() => Ended::Task(process),
+            }
+        };
+        match ended {
+            Ended::Left(why) => {
+                let words = Fault::new("cancelled", why).text();
+                Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into())
+            }
+            Ended::Silent => {
+                let words = Fault::silent(most + SILENCE).text();
+                Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into())
+            }
+            Ended::Done(answer) => Ok(self.answered(*answer, &context).await.into()),
+            Ended::Task(process_id) => {
+                let task = self.become_task(work, &process_id, context);
+                Ok(CallToolResponse::Task(CreateTaskResult::new(task)))
+            }
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.tasks.get(&request.task_id)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // None of ours asks for anything.
+        self.tasks.get(&request.task_id).map(drop)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let Some(job) = self.tasks.cancel(&request.task_id)? else {
+            return Ok(());
+        };
+        self.front.ledger.ended_by_us(&job);
+        let name = context.client_info().map(|info| info.name);
+        if let Ok(open) = self.sessions.open(&name.unwrap_or_default()).await {
+            let stop = Stop {
+                ids: vec![job],
+                ..Stop::default()
+            };
+            // Its end is not awaited: the client asks for the task.
+            tokio::spawn(async move { drop(open.client.ask::<JobStop>(stop).await) });
+        }
+        Ok(())
+    }
+
+    async fn on_cancelled(
+        &self,
+        notification: CancelledNotificationParam,
+        _context: NotificationContext<RoleServer>,
+    ) {
+        if let Some(id) = &notification.request_id {
+            self.front.ledger.cancelled(&key(id));
+            self.forget_prepared(&key(id));
+        }
+    }
+}
+
+/// A call at work; it ends with whoever holds this.
+struct Working {
+    begun: Option<JoinHandle<Result<(Answer, Open), Fault>>>,
+    /// Its job ends with the task that it becomes.
+    stops: bool,
+}
+
+impl Working {
+    async fn ended(&mut self) -> Result<(Answer, Open), Fault> {
+        match &mut self.begun {
+            Some(begun) => begun
+                .await
+                .unwrap_or_else(|_| Err(Fault::new("internal", "the call broke off"))),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if let Some(begun) = &self.begun {
+            begun.abort();
+        }
+    }
+}
+
+/// How a request ends.
+enum Ended {
+    Left(&'static str),
+    Done(Box<Result<(Answer, Open), Fault>>),
+    /// It goes on as a task, known by this job.
+    Task(String),
+    /// Nobody has answered for longer than any call may take.
+    Silent,
+}
+
+/// The job of a call that has taken too long to be awaited.
+async fn task_known(watched: &Watched) -> String {
+    tokio::time::sleep(Duration::from_millis(TASK_AFTER)).await;
+    match watched.process() {
+        Some((process_id, _)) => process_id,
+        None => std::future::pending().await,
+    }
+}
+
+impl Server {
+    /// A client of the era of tasks that declares them on this request.
+    fn may_be_task(&self, tool: &str, context: &RequestContext<RoleServer>) -> bool {
+        let is_modern = context
+            .protocol_version()
+            .is_some_and(|v| v >= ProtocolVersion::V_2026_07_28);
+        let declared = context
+            .client_capabilities()
+            .is_some_and(|c| c.supports_tasks());
+        self.set == Set::Compact && matches!(tool, "run" | "output") && is_modern && declared
+    }
+
+    /// The call goes on without a request.
+    fn become_task(
+        &self,
+        mut work: Working,
+        process_id: &str,
+        context: RequestContext<RoleServer>,
+    ) -> Task {
+        let stops = work.stops.then(|| process_id.to_owned());
+        let (known, id) = tokio::sync::oneshot::channel::<String>();
+        let inner = Arc::clone(&self.0);
+        let begun = work.begun.take();
+        let waiting = begun.as_ref().map(JoinHandle::abort_handle);
+        let following = tokio::spawn(async move {
+            let (Some(begun), Ok(id)) = (begun, id.await) else {
+                return;
+            };
+            let answer = match begun.await {
+                Ok(answer) => answer,
+                // Taken back.
+                Err(_) => return,
+            };
+            let key = format!("task {id}");
+            let result = inner.bare(answer, &key, &context).await;
+            if let Ok(serde_json::Value::Object(result)) = serde_json::to_value(result) {
+                inner.tasks.finish(&id, result);
+            }
+        });
+        let waiting = waiting.unwrap_or_else(|| following.abort_handle());
+        let task = self.tasks.begin(process_id, waiting, stops);
+        // It is there now, for whoever asks.
+        let _ = known.send(task.task_id.clone());
+        task
+    }
+}
+
+impl Inner {
+    /// The result of a call that has ended.
+    async fn answered(
+        &self,
+        answer: Result<(Answer, Open), Fault>,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let id = key(&context.id);
+        let (answer, open) = self.settled(answer).await;
+        self.told(answer, open, &id, context).await
+    }
+
+    /// The same without what is told besides: nobody knows when a client fetches it.
+    async fn bare(
+        &self,
+        answer: Result<(Answer, Open), Fault>,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let (answer, _) = self.settled(answer).await;
+        for block in answer.blocks.iter().filter(|b| b.state == "exited") {
+            self.front.ledger.ended_by_us(&block.process_id);
+        }
+        let result = self.told(answer, None, id, context).await;
+        self.forget_prepared(id);
+        result
+    }
+
+    /// What was made for a result that does not go out as an answer.
+    fn forget_prepared(&self, id: &str) {
+        let all = self.prepared.lock();
+        all.unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    async fn settled(&self, answer: Result<(Answer, Open), Fault>) -> (Answer, Option<Open>) {
+        match answer {
+            Ok((answer, open)) => (answer, Some(open)),
+            Err(fault) => {
+                if fault.gone {
+                    self.sessions.forget().await;
+                }
+                (Answer::error(fault.text()), None)
+            }
+        }
+    }
+
+    async fn work(
+        &self,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        watched: &Watched,
+        task_after: Option<u64>,
+    ) -> Result<(Answer, Open), Fault> {
+        let client = context.client_info().map(|info| info.name);
+        let client = client.unwrap_or_default();
+        let open = self.sessions.open(&client).await;
+        let open = open.map_err(|e| Fault::of(&e, "", self.set.names()))?;
+        let call = Call {
+            front: &self.front,
+            client: open.client.clone(),
+            session: open.session.clone(),
+            watched,
+            max_wait: self.front.max_wait,
+            task_after,
+        };
+        let answer = match self.set {
+            Set::Compact => compact::call(&call, &request.name, request.arguments.clone()).await,
+            Set::Epoch => epoch::call(&call, &request.name, request.arguments.clone()).await,
+            Set::Dsh | Set::DshOld => {
+                dsh::call(&call, &request.name, request.arguments.clone()).await
+            }
+        };
+        match answer {
+            Ok(answer) => Ok((answer, open)),
+            Err(fault) if fault.gone => Err(fault),
+            // What has happened meanwhile is told with an error too.
+            Err(fault) => Ok((Answer::error(fault.text()), open)),
+        }
+    }
+
+    /// The result as it goes out, with what is to be told besides.
+    async fn told(
+        &self,
+        mut answer: Answer,
+        open: Option<Open>,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        if let Some(open) = &open {
+            answer.notices = self.notices(&answer, open, id, context).await;
+        }
+        let told = answer.fit(self.max_result);
+        if !told.notices {
+            self.front.ledger.leave(id);
+        }
+        self.result(&answer, told, id)
+    }
+
+    /// What has happened to jobs that nobody was told.
+    async fn notices(
+        &self,
+        answer: &Answer,
+        open: &Open,
+        id: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Vec<String> {
+        let _turn = self.telling.lock().await;
+        let ledger = &self.front.ledger;
+        let ask = ReadNotices {
+            session: open.session.clone(),
+            seen: ledger.seen(),
+        };
+        let heard = match open.client.ask::<SessionNotices>(ask).await {
+            Ok(heard) => heard.notices,
+            Err(error) => {
+                if session::is_gone(&error) {
+                    self.sessions.forget().await;
+                }
+                Vec::new()
+            }
+        };
+        if context.ct.is_cancelled() {
+            return Vec::new();
+        }
+        ledger.hear(&heard);
+        let over = answer.blocks.iter().filter(|b| b.state == "exited");
+        let ended = answer.ended.iter().cloned();
+        let shown = over.map(|b| b.process_id.clone()).chain(ended).collect();
+        let names = self.set.names();
+        ledger.take(id, shown, &heard, |notice| {
+            let by = notice.row.outcome_detail.as_ref();
+            let by = by.and_then(|d| d.by.as_deref());
+            // At the end of the house nobody has to know of each.
+            let is_told = !matches!(by, Some("dispose" | "close"));
+            is_told.then(|| status::notice(&notice.row, names))
+        })
+    }
+
+    fn result(&self, answer: &Answer, told: Told, id: &str) -> CallToolResult {
+        let content = vec![ContentBlock::text(told.text)];
+        let mut result = match told.json {
+            Some(json) => {
+                let mut result = CallToolResult::success(content);
+                result.structured_content = serde_json::from_str(&json).ok();
+                if let Ok(raw) = RawValue::from_string(json) {
+                    let all = self.prepared.lock();
+                    all.unwrap_or_else(PoisonError::into_inner)
+                        .insert(id.to_owned(), raw);
+                }
+                result
+            }
+            None => CallToolResult::error(content),
+        };
+        let ids: BTreeMap<&str, &str> = answer
+            .blocks
+            .iter()
+            .filter(|b| !b.process_id.is_empty())
+            .map(|b| (b.id.as_str(), b.process_id.as_str()))
+            .collect();
+        let mut meta = MetaObject::default();
+        if !ids.is_empty()
+            && let Ok(ids) = serde_json::to_value(ids)
+        {
+            meta.insert("ostler/processIds".into(), ids);
+        }
+        if answer.untrusted {
+            meta.insert("ostler/untrusted".into(), true.into());
+        }
+        result.meta = Some(meta).filter(|meta| !meta.is_empty());
+        result
+    }
+}

@@ -1,0 +1,399 @@
+//! Promise: an agent's jobs are its own: hidden from others, found again after a restart, kept when the supervisor is
+//! replaced; and the end of each is told exactly once.
+
+use ostler_tests::{Mcp, in_empty_house, in_house, process, puppet};
+use serde_json::{Value, json};
+
+fn line(steps: &str) -> String {
+    format!("exec {} {steps}", puppet())
+}
+
+/// Starts a command in the background that ends when the fifo is opened.
+async fn waiting(mcp: &mut Mcp, fifo: &str, code: u32) -> Value {
+    let steps = line(&format!("await {fifo} , exit {code}"));
+    let told = mcp
+        .good("run", json!({"command": steps, "wait_s": 0}))
+        .await;
+    told.job()["id"].clone()
+}
+
+fn notices(told: &ostler_tests::mcp::Outcome) -> Vec<String> {
+    let all = told.text.lines().filter(|l| l.starts_with("[notice: "));
+    all.map(str::to_owned).collect()
+}
+
+/// Lets the job end, and waits for that as somebody else.
+async fn end(house: &ostler_tests::House, fifo: &str, id: &str) {
+    house.open(fifo).await;
+    let said = house.cli(&["session", "ls", "--json"]);
+    let table: Value = serde_json::from_str(&said.out).unwrap();
+    let session = table["sessions"][0]["session"]["id"].as_str().unwrap();
+    house.cli(&["wait", &format!("{session}/{id}")]);
+}
+
+#[test]
+fn an_end_that_no_result_showed_is_told_in_the_next_one_and_only_there() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let fifo = house.fifo("go");
+        waiting(&mut mcp, &fifo, 3).await;
+        end(house, &fifo, "t1").await;
+        // With an error as well.
+        let told = mcp.call("output", json!({"id": "t9"})).await;
+        assert!(told.is_error);
+        let told = notices(&told);
+        assert_eq!(told.len(), 1);
+        assert!(
+            told[0].starts_with("[notice: t1 exited 3 in ")
+                && told[0].ends_with("; next: output id=t1]")
+        );
+        let again = mcp.good("run", json!({"command": "true"})).await;
+        assert!(notices(&again).is_empty(), "{}", again.text);
+        // What we stopped is none.
+        let fifo = house.fifo("second");
+        waiting(&mut mcp, &fifo, 1).await;
+        mcp.good("stop", json!({"id": "t3"})).await;
+        let after = mcp.good("run", json!({"command": "true"})).await;
+        assert!(notices(&after).is_empty(), "{}", after.text);
+        // Nor is what a list shows.
+        let fifo = house.fifo("third");
+        waiting(&mut mcp, &fifo, 1).await;
+        end(house, &fifo, "t5").await;
+        let list = mcp.good("output", json!({})).await;
+        assert!(notices(&list).is_empty(), "{}", list.text);
+        let after = mcp.good("run", json!({"command": "true"})).await;
+        assert!(notices(&after).is_empty(), "{}", after.text);
+    });
+}
+
+#[test]
+fn a_stop_by_the_user_is_told() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::named(house, "claude-code", &[]).await;
+        mcp.good("run", json!({"command": "sleep 60", "wait_s": 0}))
+            .await;
+        let stopped = house.cli(&["stop", "-A"]);
+        assert_eq!(stopped.code, 0, "{}", stopped.err);
+        let told = mcp.good("run", json!({"command": "true"})).await;
+        let told = notices(&told);
+        assert!(
+            told[0].starts_with("[notice: t1 stopped by the user after "),
+            "{told:?}"
+        );
+        assert!(told[0].ends_with(": sleep 60]"), "{told:?}");
+    });
+}
+
+#[test]
+fn a_wait_that_is_cancelled_leaves_its_notice() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let fifo = house.fifo("go");
+        waiting(&mut mcp, &fifo, 2).await;
+        let wait = mcp
+            .begin_call("output", json!({"id": "t1", "until": "exit"}))
+            .await;
+        mcp.cancel(wait).await;
+        end(house, &fifo, "t1").await;
+        let told = mcp.good("run", json!({"command": "true"})).await;
+        assert_eq!(notices(&told).len(), 1, "{}", told.text);
+    });
+}
+
+#[test]
+fn a_restarted_agent_goes_on_in_its_session_and_two_at_once_never_share() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::named(house, "claude-code", &[]).await;
+        mcp.good(
+            "run",
+            json!({"command": "echo old; exec sleep 60", "until": "text=old"}),
+        )
+        .await;
+        mcp.good("run", json!({"command": "X=7", "shell": "new"}))
+            .await;
+        // Another one beside it, of the same name, in the same folder.
+        let mut other = Mcp::named(house, "claude-code", &[]).await;
+        assert_eq!(other.good("output", json!({})).await.text, "[no jobs]");
+        let foreign = other.bad("output", json!({"id": "t1"})).await;
+        assert_eq!(
+            foreign,
+            other
+                .bad("output", json!({"id": "t77"}))
+                .await
+                .replace("t77", "t1")
+        );
+        assert_eq!(mcp.end_by(libc::SIGKILL).await, libc::SIGKILL);
+        let mut next = Mcp::named(house, "claude-code", &[]).await;
+        let told = next
+            .good("run", json!({"command": "echo $X", "shell": "s1"}))
+            .await;
+        let lines: Vec<&str> = told.text.lines().collect();
+        assert_eq!(lines[0], "7");
+        assert!(
+            lines[1].starts_with("[resumed: ") && lines[1].contains("t1 running "),
+            "{}",
+            told.text
+        );
+        assert!(
+            lines[1].contains("s1 at prompt") && lines[1].contains(": echo old; exec sleep 60"),
+            "{}",
+            told.text
+        );
+        let once = next.good("output", json!({"id": "t1"})).await;
+        assert!(once.text.starts_with("old\n[t1 running "), "{}", once.text);
+        // Another client in the same folder has its own.
+        let mut codex = Mcp::named(house, "codex-mcp-client", &[]).await;
+        assert_eq!(codex.good("output", json!({})).await.text, "[no jobs]");
+        let said = house.cli(&["session", "ls", "-q"]);
+        assert_eq!(
+            said.out
+                .lines()
+                .filter(|l| l.starts_with("claude-"))
+                .count(),
+            2,
+            "{}",
+            said.out
+        );
+        assert_eq!(
+            said.out.lines().filter(|l| l.starts_with("codex-")).count(),
+            1
+        );
+    });
+}
+
+#[test]
+fn a_notice_that_was_not_written_comes_to_the_successor_and_a_confirmed_one_does_not() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let (one, two) = (house.fifo("one"), house.fifo("two"));
+        waiting(&mut mcp, &one, 1).await;
+        waiting(&mut mcp, &two, 2).await;
+        end(house, &one, "t1").await;
+        let told = mcp.good("run", json!({"command": "true"})).await;
+        assert_eq!(notices(&told).len(), 1);
+        // The next call confirms it.
+        mcp.good("run", json!({"command": "true"})).await;
+        end(house, &two, "t2").await;
+        mcp.end_by(libc::SIGKILL).await;
+        let mut next = Mcp::legacy(house, &[]).await;
+        let told = next.good("run", json!({"command": "true"})).await;
+        let told = notices(&told);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("[notice: t2 exited 2 in "), "{told:?}");
+    });
+}
+
+#[test]
+fn a_signal_ends_the_front_end_and_leaves_the_jobs() {
+    in_empty_house(async |house| {
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            let mut mcp = Mcp::legacy(house, &[]).await;
+            let told = mcp
+                .good(
+                    "run",
+                    json!({"command": line("pid , sleep"), "until": "text=pid"}),
+                )
+                .await;
+            let pid = told
+                .output()
+                .lines()
+                .find_map(|l| l.strip_prefix("pid "))
+                .unwrap();
+            let pid: u32 = pid.parse().unwrap();
+            assert_eq!(mcp.end_by(signal).await, signal);
+            assert!(process::lives(pid));
+        }
+    });
+}
+
+#[test]
+fn the_end_of_the_input_ends_it_and_leaves_the_jobs() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let told = mcp
+            .good(
+                "run",
+                json!({"command": line("pid , sleep"), "until": "text=pid"}),
+            )
+            .await;
+        let pid = told
+            .output()
+            .lines()
+            .find_map(|l| l.strip_prefix("pid "))
+            .unwrap();
+        let pid: u32 = pid.parse().unwrap();
+        // A wait that nobody will see the end of does not keep it.
+        mcp.begin_call("output", json!({"id": "t1", "until": "exit"}))
+            .await;
+        let began = std::time::Instant::now();
+        assert_eq!(mcp.close().await, 0);
+        assert!(began.elapsed() < std::time::Duration::from_secs(4));
+        assert!(process::lives(pid));
+    });
+}
+
+#[test]
+fn a_supervisor_that_is_killed_during_a_run_is_not_noticed() {
+    in_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let fifo = house.fifo("go");
+        let mark = house.fifo("mark");
+        let steps = line(&format!(
+            "say begun , await {mark} , await {fifo} , say done , exit 5"
+        ));
+        let id = mcp.begin_call("run", json!({"command": steps})).await;
+        // It runs as soon as somebody opens this.
+        house.open(&mark).await;
+        house.kill_supervisor().await;
+        house.open(&fifo).await;
+        let told = mcp.result(id).await;
+        assert_eq!(told.output(), "begun\ndone\n");
+        assert!(
+            told.status().starts_with("[t1 exited 5 in "),
+            "{}",
+            told.text
+        );
+        let list = mcp.good("output", json!({})).await;
+        assert!(list.text.ends_with("\n[1 job]"), "{}", list.text);
+        // A wait and a shell as well.
+        mcp.good("run", json!({"command": "Y=1", "shell": "new"}))
+            .await;
+        house.kill_supervisor().await;
+        let told = mcp
+            .good("run", json!({"command": "echo $Y", "shell": "s1"}))
+            .await;
+        assert_eq!(told.output(), "1\n", "{}", told.text);
+    });
+}
+
+#[test]
+fn a_house_that_was_stopped_is_started_again_and_said_to_be_another_one() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        mcp.good("run", json!({"command": "sleep 60", "wait_s": 0}))
+            .await;
+        let stopped = house.cli(&["daemon", "stop"]);
+        assert_eq!(stopped.code, 0, "{}", stopped.err);
+        let told = mcp.good("run", json!({"command": "echo new"})).await;
+        assert!(
+            told.text.starts_with(
+                "new\n[the session before this one has ended: its jobs are gone]\n[t1 exited 0"
+            ),
+            "{}",
+            told.text
+        );
+        let told = mcp.good("run", json!({"command": "echo new"})).await;
+        assert!(told.text.starts_with("new\n[t2 exited 0"), "{}", told.text);
+    });
+}
+
+#[test]
+fn a_named_session_is_the_one_that_people_see() {
+    in_house(async |house| {
+        let id = house
+            .cli(&["start", "--session", "app", "--", puppet(), "sleep"])
+            .out;
+        assert_eq!(id, "t1\n");
+        let mut mcp = Mcp::legacy(house, &["--session", "app"]).await;
+        let list = mcp.good("output", json!({})).await;
+        assert!(list.text.starts_with("t1 running "), "{}", list.text);
+        mcp.good("run", json!({"command": "sleep 60", "wait_s": 0}))
+            .await;
+        let said = house.cli(&["ls", "--session", "app", "-q"]);
+        assert_eq!(said.out, "app/t1\napp/t2\n");
+        // The owner key shows more than this session; its tools do not.
+        let other = house.cli(&[
+            "start",
+            "--session",
+            "other",
+            "--json",
+            "--",
+            puppet(),
+            "sleep",
+        ]);
+        let other: Value = serde_json::from_str(&other.out).unwrap();
+        let foreign = other["processId"].as_str().unwrap();
+        let told = mcp.bad("output", json!({"id": foreign})).await;
+        assert_eq!(
+            told,
+            format!("not_found: no job {foreign}. output without id lists yours.")
+        );
+        let told = mcp.bad("stop", json!({"id": "other/t1"})).await;
+        assert_eq!(
+            told,
+            "not_found: no job other/t1. output without id lists yours."
+        );
+    });
+}
+
+#[test]
+fn who_cannot_have_a_supervisor_says_why_and_serves_on() {
+    use std::os::unix::fs::PermissionsExt;
+    in_empty_house(async |house| {
+        let mode =
+            |mode| std::fs::set_permissions(house.dir(), std::fs::Permissions::from_mode(mode));
+        mode(0o777).unwrap();
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        let told = mcp.bad("run", json!({"command": "true"})).await;
+        assert!(told.starts_with("unavailable: the supervisor does not answer (the supervisor did not start: socket folder "), "{told}");
+        assert!(
+            told.ends_with(
+                "Running jobs go on. Try again; if it stays, tell the user to run: ostler doctor"
+            ),
+            "{told}"
+        );
+        mode(0o700).unwrap();
+        let told = mcp.good("run", json!({"command": "echo here"})).await;
+        assert!(
+            told.text.starts_with("here\n[t1 exited 0 in "),
+            "{}",
+            told.text
+        );
+    });
+}
+
+#[test]
+fn a_supervisor_that_says_nothing_is_not_waited_for_without_end() {
+    in_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &["--max-wait", "1"]).await;
+        mcp.good("run", json!({"command": "true"})).await;
+        let pid = house.info().await.hello.pid;
+        let supervisor = process::Process::of(pid).unwrap();
+        supervisor.freeze();
+        let told = mcp.bad("run", json!({"command": "true"})).await;
+        supervisor.signal(libc::SIGCONT);
+        assert!(
+            told.starts_with("unavailable: the supervisor does not answer (no answer for 31 s)"),
+            "{told}"
+        );
+        let told = mcp.good("run", json!({"command": "echo again"})).await;
+        assert!(told.text.starts_with("again\n"), "{}", told.text);
+    });
+}
+
+#[test]
+fn what_to_put_into_a_client_s_configuration_is_printed_and_nothing_is_started() {
+    in_empty_house(async |house| {
+        let said = house.cli(&[
+            "mcp",
+            "--print-config",
+            "claude",
+            "--tools",
+            "epoch",
+            "--max-wait",
+            "120",
+        ]);
+        assert_eq!(
+            said.out,
+            "claude mcp add ostler -- ostler mcp --tools epoch --max-wait 120\n"
+        );
+        for client in ["codex", "gemini", "opencode", "json"] {
+            let said = house.cli(&["mcp", "--print-config", client]);
+            assert_eq!((said.code, said.err.as_str()), (0, ""));
+            assert!(said.out.contains("ostler"), "{}", said.out);
+        }
+        assert_eq!(house.cli(&["mcp", "--max-wait", "301"]).code, 2);
+        assert_eq!(house.cli(&["mcp", "--max-result", "63"]).code, 2);
+        assert!(!house.folders().socket().exists());
+    });
+}
