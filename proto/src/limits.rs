@@ -299,6 +299,10 @@ pub const HEADER: usize = 4 * 1024;
 pub const ARGUMENTS: usize = 16 * 1024 * 1024;
 /// Longest name of a job or session.
 pub const NAME: usize = 64;
+/// Least time between two heartbeats of a job.
+pub const HEARTBEAT_LEAST: u64 = 1_000;
+/// Time between them where a person asks for them without a time.
+pub const HEARTBEAT: u64 = 5_000;
 /// Longest line that says what a sub-agent is to do.
 pub const LABEL: usize = 1_024;
 /// Longest idempotency key.

@@ -372,6 +372,8 @@ pub struct WatchSession {
     pub partial_result_token: serde_json::Value,
     /// Go on behind the event of this number; absent: with the next one that happens.
     pub since: Option<u64>,
+    /// Tell `heartbeat` of every live job so often, in ms, 1,000 at least: only then is anybody looked at.
+    pub heartbeat_ms: Option<u64>,
 }
 
 /// Where a watch ended.
@@ -427,6 +429,9 @@ pub enum Happened {
     Bell,
     /// Its window has another title, which the row holds. Told once a second at most.
     Title,
+    /// It lives: its row has `tree` with processes, CPU time and memory. Where that was asked for; it has the number of the
+    /// event before.
+    Heartbeat,
     /// Its record is gone.
     Removed,
     /// Events are missing here.

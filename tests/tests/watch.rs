@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ostler::follow::Event;
 use ostler_proto::job::State;
@@ -12,6 +13,7 @@ use ostler_proto::methods::{
     RenameSession, SessionAdopt, SessionClose, SessionNotices, SessionRename, SessionWatch, Target,
     WatchSession,
 };
+use ostler_proto::refusal::RefusalKind;
 use ostler_tests::house::{House, in_house};
 use ostler_tests::{Desk, PATIENCE, desk::script, within};
 use serde_json::json;
@@ -110,7 +112,8 @@ fn rank(what: Happened) -> u32 {
         Happened::Exited => 4,
         Happened::Empty => 5,
         Happened::Removed => 6,
-        Happened::Moved
+        Happened::Heartbeat
+        | Happened::Moved
         | Happened::Watching
         | Happened::Missed
         | Happened::Bell
@@ -529,5 +532,68 @@ fn the_numbers_of_notices_go_on_after_a_crash_although_their_jobs_are_gone() {
             release(&desk, &row.process_id).await;
             house.kill_supervisor().await;
         }
+    });
+}
+
+/// J6: periodic, with what its processes use, and only while somebody asked for it; none behind its end.
+#[test]
+fn the_heart_of_a_live_job_beats_for_who_asked_for_it_and_for_nobody_else() {
+    in_house(async |house| {
+        let desk = house.desk_of(named("x"));
+        let other = house.desk_of(named("y"));
+        other.start(script("sleep")).await;
+        let row = desk
+            .ready(script("fork [ sleep ] , say ready , sleep"))
+            .await;
+        let quiet = Watcher::new(desk.clone(), WatchSession::default()).await;
+        let asked = WatchSession {
+            heartbeat_ms: Some(1_000),
+            ..WatchSession::default()
+        };
+        let mut stream = house
+            .desk_of(named("x"))
+            .client
+            .stream::<SessionWatch>(asked);
+        let mut beats = Vec::new();
+        while beats.len() < 2 {
+            let next = within(PATIENCE, "a heartbeat", stream.next()).await;
+            if let Event::Happened(event) = next.expect("a watch goes on")
+                && event.what == Happened::Heartbeat
+            {
+                beats.push((std::time::Instant::now(), event));
+            }
+        }
+        assert!(beats[1].0 - beats[0].0 >= Duration::from_millis(900));
+        for (_, beat) in &beats {
+            let beat = beat.row.as_ref().expect("it is of a job");
+            assert_eq!(beat.process_id, row.process_id, "of no other session");
+            let pids = beat.tree.pids.as_ref().expect("somebody lives");
+            assert!(pids.len() == 2 && pids.contains(&row.pid.unwrap()));
+            assert!(beat.tree.cpu_ms.is_some());
+            assert!(beat.tree.rss_bytes.is_some_and(|bytes| bytes > 0));
+        }
+        desk.must::<SessionClose>(CloseSession::default()).await;
+        let mut over = false;
+        loop {
+            match within(PATIENCE, "the end", stream.next()).await {
+                Ok(Event::Happened(event)) => {
+                    assert!(!over || event.what != Happened::Heartbeat, "{event:?}");
+                    over |= event.what == Happened::Exited;
+                }
+                Ok(Event::End(_)) => break,
+                next => panic!("{next:?}"),
+            }
+        }
+        assert!(over);
+        let told = quiet.end().await;
+        assert!(told.iter().all(|e| e.what != Happened::Heartbeat));
+        let often = WatchSession {
+            heartbeat_ms: Some(1),
+            partial_result_token: 1.into(),
+            all: true,
+            ..WatchSession::default()
+        };
+        let refused = other.refused::<SessionWatch>(often).await;
+        assert_eq!(refused.kind, RefusalKind::BadArgument);
     });
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ostler_proto::{
-    job::{JobResult, Row, State},
+    job::{JobResult, Row, State, Tree},
     limits,
     methods::{
         DetachedJob, JobDetach, JobGet, JobList, JobRelease, JobStart, JobTable, List, Released,
@@ -15,7 +15,7 @@ use ostler_proto::{
 use super::Serve;
 use crate::{
     caller::Caller,
-    house::over,
+    house::{House, over},
     job::{Job, Plan},
     life::{plan, texts},
     registry::Admission,
@@ -83,27 +83,32 @@ impl Serve for JobGet {
             &caller.access(),
         )?;
         let mut result = result(&job, true);
-        // Of a tree in which nobody is left there is nothing to tell, and a result is the same each time it is read.
-        if !job.is_finished() {
-            let trees = &caller.house().tools.trees;
-            let grouped = trees.figures(job.spec.number);
-            let pids = trees.members(job.mark()).await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let ports = listeners(&pids).into_iter().map(|l| l.port).collect();
-                (stats::usage(&pids), ports, pids)
-            });
-            if let Ok((used, ports, pids)) = looked.await {
-                let tree = &mut result.row.tree;
-                // The group counts those as well who are gone.
-                tree.cpu_ms = Some(grouped.map_or(used.cpu_ms, |g| g.cpu_ms.max(used.cpu_ms)));
-                let memory = grouped.and_then(|g| g.memory);
-                tree.rss_bytes = Some(memory.unwrap_or(used.rss_bytes));
-                tree.rung_why = trees.lack().map(|lack| format!("cgroup: {lack}"));
-                tree.ports = Some(ports);
-                tree.pids = Some(pids);
-            }
-        }
+        look(caller.house(), &job, &mut result.row.tree).await;
         Ok(result)
+    }
+}
+
+/// What its processes are and use now, where somebody is left.
+pub(super) async fn look(house: &House, job: &Job, tree: &mut Tree) {
+    // Of a tree in which nobody is left there is nothing to tell, and a result is the same each time it is read.
+    if job.is_finished() {
+        return;
+    }
+    let trees = &house.tools.trees;
+    let grouped = trees.figures(job.spec.number);
+    let pids = trees.members(job.mark()).await;
+    let looked = tokio::task::spawn_blocking(move || {
+        let ports = listeners(&pids).into_iter().map(|l| l.port).collect();
+        (stats::usage(&pids), ports, pids)
+    });
+    if let Ok((used, ports, pids)) = looked.await {
+        // The group counts those as well who are gone.
+        tree.cpu_ms = Some(grouped.map_or(used.cpu_ms, |g| g.cpu_ms.max(used.cpu_ms)));
+        let memory = grouped.and_then(|g| g.memory);
+        tree.rss_bytes = Some(memory.unwrap_or(used.rss_bytes));
+        tree.rung_why = trees.lack().map(|lack| format!("cgroup: {lack}"));
+        tree.ports = Some(ports);
+        tree.pids = Some(pids);
     }
 }
 

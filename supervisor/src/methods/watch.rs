@@ -1,17 +1,20 @@
 //! `session/watch`: what happens to jobs, streamed in order.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use ostler_proto::{
+    limits,
     methods::{Event, Happened, Progress, SessionWatch, WatchEnd, WatchSession},
     refusal::{Refusal, RefusalKind},
 };
 use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
 
-use super::{Serve, notification::Notification};
+use super::{Serve, notification::Notification, start};
 use crate::{
     caller::Caller,
     events::{Kept, Next, Watcher},
+    life::plan::within,
     outbox::Gone,
 };
 
@@ -29,11 +32,14 @@ struct Watching {
     whose: Whose,
     token: Value,
     seq: u64,
+    heartbeat: Option<Duration>,
 }
 
 impl Serve for SessionWatch {
     async fn serve(caller: Caller, params: WatchSession) -> Result<WatchEnd, Refusal> {
         let token = super::token(params.partial_result_token)?;
+        let least = limits::HEARTBEAT_LEAST;
+        within("heartbeatMs", params.heartbeat_ms, least, limits::WAIT_MAX)?;
         let registry = &caller.house().registry;
         let whose = if params.all {
             Whose::Seen(registry.keys(&caller.access()).into_iter().collect())
@@ -47,6 +53,7 @@ impl Serve for SessionWatch {
             whose,
             token,
             seq: params.since.unwrap_or(newest),
+            heartbeat: params.heartbeat_ms.map(Duration::from_millis),
         };
         let told = watching.run().await;
         told.map_err(|_| Refusal::new(RefusalKind::Cancelled, "the client is gone"))?;
@@ -59,6 +66,7 @@ impl Watching {
     async fn run(&mut self) -> Result<(), Gone> {
         let begun = bare(Happened::Watching, self.seq, None);
         self.send(begun).await?;
+        let mut beat = Instant::now();
         loop {
             self.watcher.seen();
             // First: what is told of a session stands there before it is gone.
@@ -67,8 +75,40 @@ impl Watching {
             if closed {
                 return Ok(());
             }
-            self.watcher.changed().await;
+            let Some(pause) = self.heartbeat else {
+                self.watcher.changed().await;
+                continue;
+            };
+            tokio::select! {
+                () = self.watcher.changed() => {}
+                () = sleep_until(beat + pause) => {
+                    self.beat().await?;
+                    beat = Instant::now();
+                }
+            }
         }
+    }
+
+    /// Tells how each live job is.
+    async fn beat(&mut self) -> Result<(), Gone> {
+        let house = Arc::clone(self.caller.house());
+        for job in house.registry.live() {
+            if !self.is_seen(&job.seat().key) {
+                continue;
+            }
+            let mut row = job.row();
+            start::look(&house, &job, &mut row.tree).await;
+            // It has ended while it was looked at: that is told, and no heart beats behind it.
+            if job.is_finished() {
+                continue;
+            }
+            let event = Event {
+                row: Some(Box::new(row)),
+                ..bare(Happened::Heartbeat, self.seq, None)
+            };
+            self.send(event).await?;
+        }
+        Ok(())
     }
 
     /// Tells one event; false when there is none. The place comes first: a slow client is a number.
@@ -109,17 +149,25 @@ impl Watching {
     }
 
     fn concerns(&mut self, kept: &Kept) -> bool {
-        match &mut self.whose {
+        match &self.whose {
             Whose::One(key) => kept.session == *key || kept.before.as_ref() == Some(key),
+            Whose::Seen(_) => self.is_seen(&kept.session),
+        }
+    }
+
+    /// The session of this key is one of those that are watched.
+    fn is_seen(&mut self, session: &str) -> bool {
+        match &mut self.whose {
+            Whose::One(key) => session == key,
             Whose::Seen(keys) => {
-                if keys.contains(&kept.session) {
+                if keys.contains(session) {
                     return true;
                 }
                 let (registry, access) = (&self.caller.house().registry, self.caller.access());
-                let sees = registry.sees(&access, &kept.session);
+                let sees = registry.sees(&access, session);
                 // The owner sees what is gone as well: nothing is to be kept for him.
                 if sees && !access.owner {
-                    keys.insert(kept.session.clone());
+                    keys.insert(session.to_owned());
                 }
                 sees
             }

@@ -2,6 +2,7 @@
 
 use ostler::Mode;
 use ostler::follow::Event;
+use ostler_proto::limits;
 use ostler_proto::methods::{
     self, Happened, Notice, ReadNotices, SessionNotices, SessionWatch, WatchSession,
 };
@@ -10,7 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::interrupts::Interrupts;
 use crate::cli::output::Out;
 use crate::cli::scope::{self, SessionWord};
-use crate::cli::{ask_if_any, number, words};
+use crate::cli::{ask_if_any, duration, number, words};
 use crate::exit;
 
 /// Prints what happens to jobs, a line each, until it is interrupted or the session is closed.
@@ -18,6 +19,7 @@ use crate::exit;
 #[command(after_help = "\
 Examples:
   ostler session watch
+  ostler session watch --heartbeat
   ostler session watch -A --json | jq -r 'select(.type == \"exited\") | .row.id'")]
 pub(crate) struct Watch {
     #[command(flatten)]
@@ -25,6 +27,9 @@ pub(crate) struct Watch {
     /// Every session of the user.
     #[arg(short = 'A', long, alias = "everywhere", conflicts_with_all = ["word", "flag"])]
     all: bool,
+    /// Tells every so often how each live job is: its processes, CPU time and memory [default without a TIME: 5s].
+    #[arg(long, value_name = "TIME", value_parser = duration::wait, num_args = 0..=1, require_equals = true)]
+    heartbeat: Option<Option<u64>>,
     /// Prints one JSON event a line.
     #[arg(long)]
     json: bool,
@@ -53,6 +58,7 @@ pub(super) async fn watch(args: Watch) -> Result<i32, Failure> {
     let params = WatchSession {
         session: (!args.all).then(|| scope.session()),
         all: args.all,
+        heartbeat_ms: args.heartbeat.map(|ms| ms.unwrap_or(limits::HEARTBEAT)),
         ..WatchSession::default()
     };
     let mut events = client.stream::<SessionWatch>(params);
@@ -94,6 +100,17 @@ fn line(event: &methods::Event) -> String {
         Happened::Empty => "nothing is left of it".into(),
         Happened::Moved => format!("was {}", event.from.as_deref().unwrap_or_default()),
         Happened::Removed => "removed".into(),
+        Happened::Heartbeat => {
+            let tree = &row.tree;
+            let count = tree.pids.as_ref().map_or(0, Vec::len) as u32;
+            format!(
+                "{}, {}, {} CPU, {}",
+                words::state(row),
+                words::processes(count),
+                words::took(tree.cpu_ms.unwrap_or(0)),
+                words::bytes(tree.rss_bytes.unwrap_or(0))
+            )
+        }
         Happened::Bell => "rings".into(),
         Happened::Title => match &row.title {
             Some(title) => format!("title {title}"),
