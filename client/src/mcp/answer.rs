@@ -421,7 +421,7 @@ fn fitted(
             if whole.len() <= most {
                 return Some(fitted(whole));
             }
-            if let Some(text) = shrink(most - bare.len(), most, &with) {
+            if let Some(text) = shrink(most - bare.len(), most, with) {
                 return Some(fitted(text));
             }
         }
