@@ -267,6 +267,33 @@ fn a_supervisor_that_is_killed_during_a_run_is_not_noticed() {
 }
 
 #[test]
+fn a_line_in_a_shell_is_answered_over_a_killed_supervisor_and_runs_once() {
+    in_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        mcp.good("run", json!({"command": "", "shell": "new"}))
+            .await;
+        let (mark, fifo) = (house.fifo("mark"), house.fifo("go"));
+        let steps = format!(
+            "echo begun; {} await {mark} , await {fifo} , exit 6",
+            puppet()
+        );
+        let id = mcp
+            .begin_call("run", json!({"command": steps, "shell": "s1"}))
+            .await;
+        house.open(&mark).await;
+        house.kill_supervisor().await;
+        house.open(&fifo).await;
+        let told = mcp.result(id).await;
+        assert_eq!(told.output(), "begun\n", "{}", told.text);
+        assert!(
+            told.status().starts_with("[s1 at prompt; exit 6 in "),
+            "{}",
+            told.text
+        );
+    });
+}
+
+#[test]
 fn a_house_that_was_stopped_is_started_again_and_said_to_be_another_one() {
     in_empty_house(async |house| {
         let mut mcp = Mcp::legacy(house, &[]).await;

@@ -113,13 +113,25 @@ impl Set {
         }
     }
 
-    /// Tells whether there is a tool of this name.
-    pub(crate) fn has(self, name: &str) -> bool {
-        let today = match self {
+    /// Names of before are good in the sets that had them.
+    fn today(self, name: &str) -> &str {
+        match self {
             Self::Dsh | Self::DshOld => dsh::today(name),
             _ => name,
-        };
+        }
+    }
+
+    /// Tells whether there is a tool of this name.
+    pub(crate) fn has(self, name: &str) -> bool {
+        let today = self.today(name);
         self.tools().iter().any(|t| t.name == today)
+    }
+
+    /// Tells whether a tool ends jobs, and nothing else.
+    pub(crate) fn ends(self, name: &str) -> bool {
+        let today = self.today(name);
+        let tool = self.tools().iter().find(|t| t.name == today);
+        tool.is_some_and(|t| matches!(t.class, Class::Ends))
     }
 
     /// How its tools are called in hints.

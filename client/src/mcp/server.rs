@@ -114,6 +114,7 @@ impl ServerHandler for Server {
             let (inner, watched) = (Arc::clone(&self.0), Arc::clone(&watched));
             let context = context.clone();
             let stops = request.name == "run";
+            let goes_on = self.set.ends(&request.name);
             let begun =
                 tokio::spawn(
                     async move { inner.work(&request, &context, &watched, task_after).await },
@@ -121,6 +122,7 @@ impl ServerHandler for Server {
             Working {
                 begun: Some(begun),
                 stops,
+                goes_on,
             }
         };
         let mut work = work;
@@ -207,6 +209,8 @@ struct Working {
     begun: Option<JoinHandle<Result<(Answer, Open), Fault>>>,
     /// Its job ends with the task that it becomes.
     stops: bool,
+    /// It goes on when nobody waits for it: somebody wanted an end.
+    goes_on: bool,
 }
 
 impl Working {
@@ -222,7 +226,7 @@ impl Working {
 
 impl Drop for Working {
     fn drop(&mut self) {
-        if let Some(begun) = &self.begun {
+        if let Some(begun) = self.begun.as_ref().filter(|_| !self.goes_on) {
             begun.abort();
         }
     }
