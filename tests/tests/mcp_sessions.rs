@@ -424,3 +424,77 @@ fn what_to_put_into_a_client_s_configuration_is_printed_and_nothing_is_started()
         assert!(!house.folders().socket().exists());
     });
 }
+
+/// A run without a person ends with a summary of what it started, and nothing of it is left.
+#[test]
+fn a_headless_front_end_ends_its_session_and_says_what_became_of_all_jobs() {
+    in_empty_house(async |house| {
+        let call = |id: u32, command: &str| {
+            let arguments = json!({"command": command, "wait_s": 0});
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "run", "arguments": arguments}})
+        };
+        let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        let requests = [
+            initialize,
+            initialized,
+            call(2, "exec puppet ignore TERM , sleep"),
+            call(3, "exit 4"),
+        ];
+        let requests: String = requests.iter().map(|r| format!("{r}\n")).collect();
+        std::fs::write(house.file("requests"), requests).expect("the folder is ours");
+        let go = house.fifo("go");
+        let line = format!(
+            "{{ cat {}; puppet await {go}; }} | ostler mcp --headless",
+            house.path("requests")
+        );
+        let said = std::thread::scope(|scope| {
+            let said = scope.spawn(|| house.shell(&line));
+            // Its input ends when both have been started.
+            while !house.cli(&["ls", "-A", "-q"]).out.contains("t2") && !said.is_finished() {}
+            house.open_if_awaited(&go);
+            said.join().expect("no panic")
+        });
+        assert_eq!(said.code, 0, "{said:?}");
+        let answers: Vec<Value> = said
+            .out
+            .lines()
+            .map(|l| serde_json::from_str(l).unwrap())
+            .collect();
+        assert_eq!(
+            answers.len(),
+            3,
+            "nothing else is on standard output: {said:?}"
+        );
+        let summary: Value = serde_json::from_str(said.err.lines().last().unwrap()).unwrap();
+        let jobs = summary["jobs"].as_array().expect("there are jobs");
+        let of = |id: &str| jobs.iter().find(|j| j["row"]["id"] == id).unwrap();
+        assert_eq!(of("t1")["row"]["outcome"], "stopped", "{summary}");
+        assert_eq!(of("t2")["row"]["exitCode"], 4, "{summary}");
+        let left = house.cli(&["session", "ls", "-q"]);
+        assert_eq!((left.code, left.out.as_str()), (0, ""), "{left:?}");
+    });
+}
+
+/// What it started belongs to the session that delegated, and the receipt says so.
+#[test]
+fn the_receipt_of_a_stopped_sub_agent_names_the_commands_that_go_on() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &["--session", "x"]).await;
+        mcp.good("run", json!({"command": "true"})).await;
+        let go = house.path("up");
+        let agent = format!("ostler start -- puppet sleep; echo up >{go}; exec puppet sleep");
+        let said = house.shell(&format!("ostler start --session x --agent -c '{agent}'"));
+        assert_eq!((said.code, said.out.as_str()), (0, "a1\n"), "{said:?}");
+        house.desk().printed("a1", "^t1$").await;
+        let list = mcp.good("output", json!({})).await;
+        assert!(list.text.contains("a1 running "), "{}", list.text);
+        let stopped = mcp.good("stop", json!({"id": "a1"})).await;
+        let status = stopped.status();
+        assert!(status.starts_with("[a1 stopped after "), "{status}");
+        assert!(status.ends_with("; its commands go on: t2]"), "{status}");
+        let list = mcp.good("output", json!({})).await;
+        assert!(list.text.contains("t2 running "), "{}", list.text);
+    });
+}

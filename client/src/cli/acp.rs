@@ -13,6 +13,7 @@ use super::output::note;
 use super::{caller, scope};
 use crate::acp::{self, Surroundings};
 use crate::exit;
+use crate::secret::is_secret;
 
 /// Stands between an editor and an agent that speak the Agent Client Protocol, and has the terminals of the agent.
 ///
@@ -73,9 +74,6 @@ fn surroundings(program: &Path, pass: &[String]) -> Result<Surroundings, Failure
     })
 }
 
-/// Part of a variable's name that makes it look like a secret.
-const SECRETS: [&str; 4] = ["KEY", "PASSWORD", "SECRET", "TOKEN"];
-
 /// The editor's variables, as far as terminals may have them. What is no text cannot be said to the supervisor. An editor
 /// that was started with next to nothing has terminals with a login environment.
 fn environment(
@@ -90,11 +88,6 @@ fn environment(
     let variables: Vec<_> = vars.filter_map(text).collect();
     let plain = variables.iter().any(|variable| variable.name == "PATH");
     plain.then_some(variables)
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRETS.iter().any(|part| name.contains(part))
 }
 
 fn failure(program: &OsString, error: &io::Error) -> Failure {

@@ -9,9 +9,7 @@ use super::failure::Failure;
 use super::{caller, scope};
 use crate::exit;
 use crate::lsp::{self, Ended, Setup};
-
-/// Part of a variable's name that makes it look like a secret, in capitals.
-const SECRETS: [&str; 4] = ["KEY", "PASSWORD", "SECRET", "TOKEN"];
+use crate::secret::is_secret;
 
 /// Speaks LSP on standard input and output, for editors.
 ///
@@ -65,29 +63,4 @@ fn environment() -> Option<BTreeMap<String, Option<String>>> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let plain = vars.filter(|(name, _)| !is_secret(name));
     Some(plain.map(|(name, value)| (name, Some(value))).collect())
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRETS.iter().any(|part| name.contains(part))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_look_like_secrets_are_withheld() {
-        for secret in [
-            "GITHUB_TOKEN",
-            "api_key",
-            "DB_PASSWORD",
-            "AWS_SECRET_ACCESS",
-        ] {
-            assert!(is_secret(secret), "{secret}");
-        }
-        for plain in ["PATH", "HOME", "NODE_ENV", "LANG"] {
-            assert!(!is_secret(plain), "{plain}");
-        }
-    }
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use ostler_proto::limits;
 
 use super::failure::Failure;
-use super::output::Out;
+use super::output::{Out, note};
 use super::scope::SessionArg;
 use super::{caller, request};
 use crate::exit;
@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Bytes of the largest result, at least 64.
     #[arg(long, value_name = "BYTES", default_value_t = limits::TOOL_RESULT as u64, value_parser = clap::value_parser!(u64).range(limits::TOOL_RESULT_LEAST as u64..))]
     max_result: u64,
+    /// Ends the session with its client: every job is stopped, and what became of all is told on standard error, as JSON.
+    #[arg(long)]
+    headless: bool,
     /// Prints what makes this client start it, and ends.
     #[arg(long, value_enum, value_name = "CLIENT")]
     print_config: Option<Client>,
@@ -92,10 +95,15 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         },
         max_result: usize::try_from(args.max_result).unwrap_or(usize::MAX),
         max_wait: args.max_wait * 1_000,
+        headless: args.headless,
     };
-    Box::pin(mcp::serve(options))
+    let summary = Box::pin(mcp::serve(options))
         .await
         .map_err(|e| Failure::ours(format!("the tools cannot be listed: {e}")))?;
+    // Standard output is the client's, to the end.
+    if let Some(summary) = summary {
+        note(&serde_json::json!(summary).to_string());
+    }
     Ok(exit::DONE)
 }
 
@@ -118,6 +126,9 @@ fn print(args: &Args, client: Client) -> Result<i32, Failure> {
     }
     if args.max_wait * 1_000 != limits::TOOL_WAIT {
         words.extend(["--max-wait".into(), args.max_wait.to_string()]);
+    }
+    if args.headless {
+        words.push("--headless".into());
     }
     if args.max_result != limits::TOOL_RESULT as u64 {
         words.extend(["--max-result".into(), args.max_result.to_string()]);

@@ -1032,7 +1032,7 @@ pub(crate) async fn stop(call: &Call<'_>, ids: &[String]) -> Result<Answer, Faul
                 is_error |= !receipt.survivors.is_empty();
                 let mut block = stopped(call, row, receipt);
                 if row.kind == Kind::Agent {
-                    block.facts.extend(commands_of(call, row).await?);
+                    block.facts.extend(left_running(receipt));
                 }
                 blocks.push(block);
             }
@@ -1050,20 +1050,9 @@ pub(crate) async fn stop(call: &Call<'_>, ids: &[String]) -> Result<Answer, Faul
 }
 
 /// What a sub-agent had started belongs to this session and goes on.
-async fn commands_of(call: &Call<'_>, agent: &Row) -> Result<Option<String>, Fault> {
-    let list = List {
-        session: call.session.clone(),
-        live: true,
-        ..List::default()
-    };
-    let table = call.client.ask::<JobList>(list).await;
-    let rows = table.map_err(|e| call.fault(&agent.id, &e))?.jobs;
-    let later = rows.iter().filter(|r| r.kind == Kind::Command);
-    let ids: Vec<&str> = later
-        .filter(|r| r.started_at >= agent.started_at)
-        .map(|r| r.id.as_str())
-        .collect();
-    Ok((!ids.is_empty()).then(|| format!("its commands go on: {}", ids.join(", "))))
+fn left_running(receipt: &Receipt) -> Option<String> {
+    let ids = &receipt.left_running;
+    (!ids.is_empty()).then(|| format!("its commands go on: {}", ids.join(", ")))
 }
 
 /// The receipt of a stop.

@@ -38,6 +38,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ostler_proto::methods::StopSummary;
 use rmcp::ServiceExt;
 use tokio::sync::watch;
 
@@ -48,6 +49,8 @@ use front::Front;
 use notices::Ledger;
 use server::{Inner, Server};
 use session::{Origin, Sessions};
+
+use crate::secret::is_secret;
 use transport::{Prepared, Stdio};
 
 /// How a front end is asked to be.
@@ -66,13 +69,15 @@ pub(crate) struct Options {
     pub(crate) max_result: usize,
     /// Longest wait of a call, in ms.
     pub(crate) max_wait: u64,
+    /// End the session with its client.
+    pub(crate) headless: bool,
 }
 
-/// Serves until the input ends.
+/// Serves until the input ends. Returns what became of all jobs, where their session ends with that.
 ///
 /// # Errors
 /// The list of tools is no JSON, which a test sees to.
-pub(crate) async fn serve(options: Options) -> serde_json::Result<()> {
+pub(crate) async fn serve(options: Options) -> serde_json::Result<Option<StopSummary>> {
     let ledger = Arc::new(Ledger::default());
     let prepared = Prepared::default();
     let tools = options.set.list(options.max_wait)?;
@@ -89,7 +94,7 @@ pub(crate) async fn serve(options: Options) -> serde_json::Result<()> {
         options.set.names(),
         Arc::clone(&ledger),
     );
-    let server = Server(Arc::new(Inner {
+    let inner = Arc::new(Inner {
         set: options.set,
         tools: Arc::clone(&tools),
         front: Arc::new(front),
@@ -99,21 +104,19 @@ pub(crate) async fn serve(options: Options) -> serde_json::Result<()> {
         gone,
         telling: tokio::sync::Mutex::new(()),
         tasks: tasks::Tasks::default(),
-    }));
+    });
+    let server = Server(Arc::clone(&inner));
     let (read, write) = rmcp::transport::stdio_pipes();
     let stdio = Stdio::new(read, write, ledger, prepared, tools, raise);
     // Whatever ends it, nobody is left who could be told.
     if let Ok(running) = Box::pin(server.serve(stdio)).await {
         let _ = running.waiting().await;
     }
-    Ok(())
-}
-
-/// Names of variables that look like secrets are withheld from jobs.
-pub(crate) fn is_secret(name: &str) -> bool {
-    const WORDS: [&str; 4] = ["KEY", "PASSWORD", "SECRET", "TOKEN"];
-    let name = name.to_uppercase();
-    WORDS.iter().any(|word| name.contains(word))
+    Ok(if options.headless {
+        inner.sessions.close().await
+    } else {
+        None
+    })
 }
 
 /// The variables that jobs inherit of this process.

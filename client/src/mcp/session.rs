@@ -19,7 +19,8 @@ use fs2::FileExt;
 use ostler::{Client, Endpoint, Error, Mode, Options};
 use ostler_proto::job::{Kind, Row};
 use ostler_proto::methods::{
-    JobList, List, Nothing, OpenSession, OpenedSession, SessionList, ShellList,
+    CloseSession, JobList, List, Nothing, OpenSession, OpenedSession, SessionClose, SessionList,
+    ShellList, StopSummary,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::{VERSION, id, limits};
@@ -113,6 +114,17 @@ impl Sessions {
     /// Forgets a session that is not there any more.
     pub(crate) async fn forget(&self) {
         self.state.lock().await.open = None;
+    }
+
+    /// Ends the session and everything in it. Returns what became of its jobs; nothing where there was none, or nobody is
+    /// there to say it.
+    pub(crate) async fn close(&self) -> Option<StopSummary> {
+        let open = self.state.lock().await.open.take()?;
+        let close = CloseSession {
+            session: open.session,
+            ..CloseSession::default()
+        };
+        open.client.ask::<SessionClose>(close).await.ok()
     }
 
     fn options(&self) -> Result<Options, Error> {
