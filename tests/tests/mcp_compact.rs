@@ -686,3 +686,52 @@ fn a_full_quota_names_what_runs_in_this_session() {
         run(&mut mcp, "true").await;
     });
 }
+
+/// The command was started, and the pattern refused afterwards with the words that nothing was.
+#[test]
+fn a_pattern_that_is_none_starts_nothing() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        mcp.good("run", json!({"command": "true"})).await;
+        let mark = house.path("mark");
+        let command = format!("touch {mark}; sleep 5");
+        let text = mcp
+            .bad("run", json!({"command": command, "until": "text=("}))
+            .await;
+        assert!(
+            text.starts_with("bad_argument: until \"text=(\": "),
+            "{text}"
+        );
+        assert!(text.ends_with("Nothing was started."), "{text}");
+        let list = mcp.good("output", json!({})).await;
+        assert!(!list.text.contains("t2"), "{}", list.text);
+        assert!(!house.file("mark").exists());
+    });
+}
+
+/// A line without its end was called busy, and a model would have waited for it for ever.
+#[test]
+fn a_line_that_was_typed_without_its_end_is_told_so() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &[]).await;
+        mcp.good("run", json!({"command": "true", "shell": "new"}))
+            .await;
+        let typed = mcp
+            .good(
+                "input",
+                json!({"id": "s1", "text": "echo y$((1+1))", "wait_s": 1}),
+            )
+            .await;
+        assert_eq!(
+            typed.status(),
+            "[s1 typed, not entered; end with \\n to run it]"
+        );
+        let entered = mcp.good("input", json!({"id": "s1", "text": "\n"})).await;
+        assert!(entered.text.contains("y2"), "{}", entered.text);
+        assert!(
+            entered.status().starts_with("[s1 at prompt; exit 0"),
+            "{}",
+            entered.text
+        );
+    });
+}

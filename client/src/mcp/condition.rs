@@ -1,6 +1,8 @@
 //! What a call waits for: the word behind `until`. Pure.
 
+use ostler_proto::limits;
 use ostler_proto::methods::For;
+use regex::Regex;
 
 use super::words;
 
@@ -45,7 +47,19 @@ impl Until {
                 Ok(0) | Err(_) => return Err(wrong()),
                 Ok(n) => Self::Port(n),
             },
-            Some(("text", pattern)) if !pattern.is_empty() => Self::Text(pattern.into()),
+            Some(("text", pattern)) if !pattern.is_empty() => {
+                // Before anything is started: the supervisor says it to who waits, when the command runs already.
+                if pattern.len() > limits::PATTERN {
+                    let most = limits::PATTERN;
+                    return Err(format!("until text has more than {most} bytes"));
+                }
+                Regex::new(pattern).map_err(|e| {
+                    let why = e.to_string();
+                    let why = why.lines().next_back().unwrap_or_default();
+                    format!("until {:?}: {}", words::cut(text, 60), words::one_line(why))
+                })?;
+                Self::Text(pattern.into())
+            }
             Some(("quiet", seconds)) => {
                 let seconds = seconds.trim().trim_end_matches('s');
                 let ms = seconds.parse::<f64>().map_or(f64::NAN, |s| s * 1_000.0);
@@ -109,6 +123,7 @@ mod tests {
             "port=0",
             "port=x",
             "text=",
+            "text=(",
             "quiet=0.1",
             "quiet=x",
             "quiet=-1",

@@ -381,7 +381,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     } else {
         block.output = Some(sent.text);
     }
-    if matches!(came.reason, Reason::WaitOver) {
+    if matches!(came.reason, Reason::WaitOver) && !came.half {
         block.facts.push("the wait is over, it goes on".into());
     }
     block.facts.push(format!("since={}", sent.next));

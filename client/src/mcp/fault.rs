@@ -80,7 +80,10 @@ impl Fault {
             Unavailable::TooOld { .. } => Self::too_old(),
             Unavailable::NotRunning => Self {
                 gone: true,
-                ..Self::unavailable(&why.to_string())
+                ..Self::new(
+                    "unavailable",
+                    "the supervisor has ended, and every job with it. Try again: the next call starts another",
+                )
             },
             other => Self::unavailable(&other.to_string()),
         }
@@ -217,8 +220,7 @@ mod tests {
         let fault = Fault::of(&error, "", COMPACT_NAMES);
         assert_eq!(
             fault.text(),
-            "unavailable: the supervisor does not answer (no supervisor runs). Running jobs go on. \
-             Try again; if it stays, tell the user to run: ostler doctor"
+            "unavailable: the supervisor has ended, and every job with it. Try again: the next call starts another"
         );
         assert!(fault.gone);
     }

@@ -6,7 +6,7 @@ use ostler::{Client, Error};
 use ostler_proto::job::{Kind, Row};
 use ostler_proto::limits;
 use ostler_proto::methods::{
-    For, JobScreen, JobStop, Reason, ShellExec, ShellOpen, ShellSend, Stop, Wait, WaitedJob,
+    For, JobScreen, JobStop, Reason, ShellExec, ShellOpen, Stop, Wait, WaitedJob,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::Look;
@@ -42,6 +42,8 @@ pub(crate) struct Came {
     pub(crate) shared: bool,
     /// Where in the log what it printed begins, and where that ends.
     pub(crate) output: (u64, u64),
+    /// What was typed at a prompt has no end yet, so that nothing runs.
+    pub(crate) half: bool,
 }
 
 /// Opens a shell: bash where there is one, else `sh`, without anybody's start files.
@@ -179,6 +181,7 @@ pub(crate) async fn exec(call: &Call<'_>, row: &Row, line: &str, wait: u64) -> R
         took: done.duration_ms,
         shared: done.shared,
         output: (done.from, done.next),
+        half: false,
     };
     Ok(end_or_announce(call, came, &sent))
 }
@@ -186,13 +189,18 @@ pub(crate) async fn exec(call: &Call<'_>, row: &Row, line: &str, wait: u64) -> R
 /// Types to whatever is in front, presses keys, and waits until it waits for more.
 pub(crate) async fn send(call: &Call<'_>, row: &Row, ask: Send) -> Result<(Came, Sent), Fault> {
     let before = call.front.running_line(&row.process_id);
+    let ends = |text: &str| text.contains(['\n', '\r', '\x03', '\x04']);
+    let half = before.is_none()
+        && row.kind == Kind::Shell
+        && !ask.text.is_empty()
+        && !(ends(&ask.text) || ask.enter || !ask.keys.is_empty());
     let line = before.unwrap_or_else(|| {
         let typed = words::one_line(ask.text.trim_end());
         call.front
             .begin_line(&row.process_id, &typed, row.output.end)
     });
     let began = std::time::Instant::now();
-    let sent = match call.client.call::<ShellSend>(ask).await {
+    let sent = match call.client.send(ask).await {
         Ok(sent) => sent,
         Err(error) => return Err(refused(call, row, &error).await),
     };
@@ -204,6 +212,7 @@ pub(crate) async fn send(call: &Call<'_>, row: &Row, ask: Send) -> Result<(Came,
         took: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         shared: sent.shared,
         output: (sent.from, sent.next),
+        half: half && sent.exit_code.is_none() && sent.reason != Reason::Exit,
     };
     Ok((end_or_announce(call, came, &line), sent))
 }
@@ -213,6 +222,11 @@ fn end_or_announce(call: &Call<'_>, came: Came, line: &Line) -> Came {
     let shell = &came.row.process_id;
     match came.reason {
         Reason::Prompt | Reason::Exit | Reason::EndedBefore => {
+            call.front.end_line(shell, line);
+            // An interrupted line has ended in two places at once.
+            call.front.ledger.forget_own(shell);
+        }
+        _ if came.half => {
             call.front.end_line(shell, line);
         }
         _ if came.row.kind == Kind::Shell => announce(call, &came.row, line.clone()),
@@ -288,6 +302,7 @@ pub(crate) async fn glance(call: &Call<'_>, row: &Row) -> Result<Came, Fault> {
         ),
         row: waited.row,
         shared: false,
+        half: false,
     })
 }
 
@@ -348,6 +363,11 @@ pub(crate) fn block(call: &Call<'_>, came: &Came, wait: u64) -> Block {
         return block;
     }
     match came.reason {
+        _ if came.half => {
+            block.phrase = format!("{id} typed, not entered");
+            block.facts = vec!["end with \\n to run it".into()];
+            block.seconds = None;
+        }
         Reason::Prompt if is_shell => {
             block.phrase = format!("{id} at prompt");
             block.facts.clear();
