@@ -735,3 +735,30 @@ fn a_line_that_was_typed_without_its_end_is_told_so() {
         );
     });
 }
+
+/// The beginning of a page was cut away, and the cursor stood behind it: nobody could read it any more.
+#[test]
+fn who_reads_on_from_cursors_under_a_small_bound_misses_nothing() {
+    in_empty_house(async |house| {
+        for bound in ["600", "1000", "5000"] {
+            let mut mcp = Mcp::legacy(house, &["--max-result", bound]).await;
+            let ran = mcp.good("run", json!({"command": "seq 3000"})).await;
+            let id = ran.job()["id"].clone();
+            let (mut all, mut since) = (String::new(), 0);
+            loop {
+                let page = mcp.good("output", json!({"id": id, "since": since})).await;
+                let job = page.job();
+                let text = job["output"].as_str().unwrap_or_default();
+                let shown = page.text.rsplit_once("\n[").map_or("", |(shown, _)| shown);
+                assert_eq!(text.trim_end(), shown.trim_end(), "both say the same");
+                all += text;
+                match job["next"].as_u64() {
+                    Some(next) if next > since => since = next,
+                    _ => break,
+                }
+            }
+            let whole: String = (1..=3000).map(|n| format!("{n}\n")).collect();
+            assert_eq!(all, whole, "{bound}");
+        }
+    });
+}

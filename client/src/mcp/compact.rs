@@ -19,7 +19,7 @@ use super::condition::Until;
 use super::fault::Fault;
 use super::front::{Call, ports};
 use super::shells::{self, Untold};
-use super::text::{self, PAGE, Share};
+use super::text::{self, Share};
 use super::{status, words};
 
 /// The default wait of a run, and of an output with a condition.
@@ -760,7 +760,7 @@ async fn body(
         block.since = from;
         return shells::add_output(call, block, row, from.unwrap_or(0), to, LOOK).await;
     };
-    let page = text::page_from(&call.client, row, since)
+    let page = text::page_from(&call.client, row, since, call.front.page)
         .await
         .map_err(fault)?;
     if page.from != since {
@@ -798,7 +798,7 @@ async fn matches(
     let read = Read {
         id: row.process_id.clone(),
         since,
-        max: Some(PAGE),
+        max: Some(call.front.page),
         pattern: Some(pattern.to_owned()),
         context: Some(CONTEXT),
         ..Read::default()

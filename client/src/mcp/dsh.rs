@@ -350,7 +350,7 @@ async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> 
         row = waited.map_err(|e| call.fault(&row.id, &e))?.row;
     }
     let since = call.front.cursor(&row.process_id);
-    let page = text::page_from(&call.client, &row, since).await;
+    let page = text::page_from(&call.client, &row, since, call.front.page).await;
     let page = page.map_err(|e| call.fault(&row.id, &e))?;
     call.front.set_cursor(&row.process_id, page.next);
     let mut last = Vec::new();

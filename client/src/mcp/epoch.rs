@@ -215,7 +215,7 @@ async fn output(call: &Call<'_>, args: &Arguments, kind: Option<Kind>) -> Result
 
 async fn read(call: &Call<'_>, row: &Row, since: Option<u64>) -> Result<Text, Fault> {
     let text = match since {
-        Some(since) => text::page_from(&call.client, row, since).await,
+        Some(since) => text::page_from(&call.client, row, since, call.front.page).await,
         None => text::newest(&call.client, row).await,
     };
     text.map_err(|e| call.fault(&row.id, &e))

@@ -36,6 +36,8 @@ pub(crate) struct Front {
     pub(crate) heritage: Heritage,
     /// Longest wait of a call, in ms.
     pub(crate) max_wait: u64,
+    /// Bytes of a page that is read on from a cursor.
+    pub(crate) page: u64,
     /// Names for hints.
     pub(crate) names: Names,
     /// Which ends are told.
@@ -77,6 +79,7 @@ impl Front {
         here: PathBuf,
         heritage: Heritage,
         max_wait: u64,
+        page: u64,
         names: Names,
         ledger: Arc<Ledger>,
     ) -> Self {
@@ -84,6 +87,7 @@ impl Front {
             here,
             heritage,
             max_wait,
+            page,
             names,
             ledger,
             nonce: ostler::fresh_key(),

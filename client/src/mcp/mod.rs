@@ -91,6 +91,7 @@ pub(crate) async fn serve(options: Options) -> serde_json::Result<Option<StopSum
         options.here,
         options.heritage,
         options.max_wait,
+        text::page_within(options.max_result),
         options.set.names(),
         Arc::clone(&ledger),
     );

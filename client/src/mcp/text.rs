@@ -19,6 +19,18 @@ pub(crate) struct Share {
 
 /// Bytes of a page, and of what matches.
 pub(crate) const PAGE: u64 = 8 * 1024;
+/// What a page may be as JSON, in bytes for each of its own, and what stands around it.
+const JSON: (u64, u64) = (2, 400);
+/// Smallest page.
+const LEAST: u64 = 16;
+
+/// Bytes of a page that is shown whole in a result of at most so many: whoever reads on from its end must have had all of
+/// it.
+pub(crate) fn page_within(result: usize) -> u64 {
+    let (each, around) = JSON;
+    let room = (result as u64).saturating_sub(around) / each;
+    room.clamp(LEAST, PAGE)
+}
 
 /// Output, with what is known of the parts that are not here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,8 +148,13 @@ pub(crate) async fn share(
 ///
 /// # Errors
 /// The supervisor's.
-pub(crate) async fn page_from(client: &Client, row: &Row, since: u64) -> Result<Text, Error> {
-    let page = page(client, row, since, PAGE).await?;
+pub(crate) async fn page_from(
+    client: &Client,
+    row: &Row,
+    since: u64,
+    most: u64,
+) -> Result<Text, Error> {
+    let page = page(client, row, since, most).await?;
     let mut text = Text {
         lost: page.lost,
         from: page.from,
