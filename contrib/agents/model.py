@@ -24,6 +24,8 @@ class Script:
         self.steps = steps
         #: Turn to the text that the agent showed of its result.
         self.shown = {}
+        #: The agent has offered tools of ours.
+        self.offered = False
         #: What went wrong here; empty in a good run.
         self.faults = []
 
@@ -215,6 +217,7 @@ class Handler(BaseHTTPRequestHandler):
         tools = list(kind.tools(body))
         # Without tools of ours it is the agent's own errand: a title, a summary.
         ours = any("ostler" in name[0] for name in tools)
+        self.server.script.offered |= ours
         call = self.server.script.next(kind.results(body), tools) if ours else None
         events = list(kind.events(call, body))
         if kind is Gemini and "stream" not in self.path:
