@@ -253,11 +253,11 @@ mod tests {
 
     #[test]
     fn a_folder_stands_behind_that_of_the_agent() {
-        let here = Path::new("/work/app");
-        assert_eq!(of(json!({})).folder("cwd", here).unwrap(), "/work/app");
+        let here = Path::new("/srv/app");
+        assert_eq!(of(json!({})).folder("cwd", here).unwrap(), "/srv/app");
         assert_eq!(
             of(json!({"cwd": "src/"})).folder("cwd", here).unwrap(),
-            "/work/app/src"
+            "/srv/app/src"
         );
         assert_eq!(
             of(json!({"cwd": "/etc"})).folder("cwd", here).unwrap(),
