@@ -21,6 +21,7 @@ mod epoch;
 mod fault;
 mod fold;
 mod front;
+mod lines;
 mod names;
 mod notices;
 mod progress;

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use ostler_proto::limits;
 use rmcp::RoleServer;
 use rmcp::model::{JsonRpcMessage, RequestId, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -20,6 +21,7 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::lines::Measured;
 use super::notices::Ledger;
 
 /// JSON that goes out as it was made, by the request that it answers.
@@ -29,8 +31,8 @@ pub(crate) type Prepared = Arc<Mutex<HashMap<String, Box<RawValue>>>>;
 type Piece = (Vec<u8>, Option<oneshot::Sender<io::Result<()>>>);
 
 /// The transport of a front end.
-pub(crate) struct Stdio<R: AsyncRead> {
-    reader: AsyncRwTransport<RoleServer, R, Funnel>,
+pub(crate) struct Stdio<R: AsyncRead + Unpin> {
+    reader: AsyncRwTransport<RoleServer, Measured<R>, Funnel>,
     out: mpsc::UnboundedSender<Piece>,
     ledger: Arc<Ledger>,
     prepared: Prepared,
@@ -52,8 +54,18 @@ impl<R: AsyncRead + Send + Unpin> Stdio<R> {
         // What waits here is bounded by the calls that the client keeps pending.
         let (out, queue) = mpsc::unbounded_channel();
         tokio::spawn(write_all(write, queue));
+        let (refused, mut refusals) = mpsc::unbounded_channel();
+        let answers = out.clone();
+        tokio::spawn(async move {
+            while let Some(line) = refusals.recv().await {
+                // The writer ends with the client.
+                let _ = answers.send((line, None));
+            }
+        });
+        let read = Measured::new(read, refused);
+        let reader = AsyncRwTransport::new(read, Funnel(out.clone()));
         Self {
-            reader: AsyncRwTransport::new(read, Funnel(out.clone())),
+            reader: reader.with_max_line_length(limits::MESSAGE),
             out,
             ledger,
             prepared,
