@@ -16,8 +16,8 @@ struct Inner {
     house: Arc<House>,
     access: Mutex<Access>,
     outbox: Outbox,
-    /// The sub-agents that this connection speaks as.
-    agents: Mutex<Vec<Arc<Job>>>,
+    /// The sub-agents that this connection speaks as; none, once it is gone.
+    agents: Mutex<Option<Vec<Arc<Job>>>>,
     editor: Editor,
 }
 
@@ -29,7 +29,7 @@ impl Caller {
                 house,
                 access: Mutex::default(),
                 outbox,
-                agents: Mutex::default(),
+                agents: Mutex::new(Some(Vec::new())),
                 editor: Editor::default(),
             }),
         }
@@ -41,14 +41,19 @@ impl Caller {
         for lease in house.registry.connection_went(&self.access()) {
             house.run_lease(lease);
         }
-        for job in self.agents().drain(..) {
+        let agents = self.agents().take();
+        for job in agents.into_iter().flatten() {
             job.owner.iter().for_each(Owner::let_go);
         }
     }
 
-    /// From here on until it is gone, this connection speaks as a sub-agent.
+    /// From here on until it is gone, this connection speaks as a sub-agent. A request that is served still when it
+    /// has gone holds nothing: nobody would let go.
     pub(crate) fn speak_as(&self, job: &Arc<Job>) {
         let mut agents = self.agents();
+        let Some(agents) = agents.as_mut() else {
+            return;
+        };
         agents.retain(|known| known.is_live());
         if !agents.iter().any(|known| Arc::ptr_eq(known, job)) {
             job.owner.iter().for_each(Owner::hold);
@@ -56,7 +61,7 @@ impl Caller {
         }
     }
 
-    fn agents(&self) -> MutexGuard<'_, Vec<Arc<Job>>> {
+    fn agents(&self) -> MutexGuard<'_, Option<Vec<Arc<Job>>>> {
         let agents = self.inner.agents.lock();
         agents.unwrap_or_else(PoisonError::into_inner)
     }

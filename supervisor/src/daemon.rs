@@ -146,7 +146,10 @@ async fn serve(folders: Folders, build: String) -> io::Result<End> {
         Ok(house) => house,
         // A keeper that only gives this one up kills it, and holds the lock of the house.
         Err(error) if is_end(&error) => {
-            return end_orphans(&folders).await.map_err(|_| error);
+            return end_orphans(&folders).await.map_err(|why| {
+                crate::log_line!("error", "its jobs cannot be ended: {why}");
+                error
+            });
         }
         Err(error) => return Err(error),
     };

@@ -58,7 +58,7 @@ pub(crate) struct From<'a> {
 #[derive(Debug)]
 pub(crate) enum Next {
     Event(Arc<Kept>),
-    /// So many of this life are gone; go on behind `seq`.
+    /// So many are gone, 0 where nobody knows; go on behind `seq`.
     Missed {
         count: u64,
         seq: u64,
@@ -153,10 +153,15 @@ impl Watcher {
         // A number from another life of the supervisor, or older than what is kept.
         let first = inner.last + 1 - inner.kept.len() as u64;
         if seq > inner.last || seq + 1 < first {
-            // Of an earlier life nobody knows how many there were.
-            let seen = seq.max(self.events.before);
+            // Of those of an earlier life nobody knows how many there were, whatever has happened in this one.
+            let known = seq >= self.events.before;
+            let count = if known {
+                (first - 1).saturating_sub(seq)
+            } else {
+                0
+            };
             return Next::Missed {
-                count: (first - 1).saturating_sub(seen),
+                count,
                 seq: first - 1,
             };
         }
@@ -250,6 +255,8 @@ mod tests {
         // As many in the new life as in the old one, and more.
         for n in [3, 5] {
             let events = Events::new(2);
+            // Its jobs are told before anybody comes.
+            tell(&events, 2);
             let (watcher, begun) = events.watch();
             tell(&events, n);
             let Next::Missed { count: 0, seq } = watcher.after(3) else {

@@ -53,8 +53,6 @@ pub(crate) struct Plan {
     pub(crate) shell: Option<ShellSpec>,
     /// Process id of the shell that it was sent to, where it is a send in the background.
     pub(crate) sent_to: Option<String>,
-    /// Key of the session that a sub-agent has for itself.
-    pub(crate) child: Option<String>,
     /// Bytes of text that an agent wants at most of it, where it is an ACP terminal.
     pub(crate) text_limit: Option<u64>,
 }

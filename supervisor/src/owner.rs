@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use tokio::sync::watch;
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 /// The end of a sub-agent, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,7 @@ pub(crate) struct Owner {
     /// Connections that speak as it.
     holders: watch::Sender<u32>,
     last_word: watch::Sender<Option<LastWord>>,
+    turn: Mutex<()>,
     left_running: OnceLock<Vec<String>>,
 }
 
@@ -28,6 +29,7 @@ impl Owner {
         Self {
             holders: watch::Sender::new(0),
             last_word: watch::Sender::new(None),
+            turn: Mutex::new(()),
             left_running: OnceLock::new(),
         }
     }
@@ -42,20 +44,19 @@ impl Owner {
         self.holders.send_modify(|n| *n = n.saturating_sub(1));
     }
 
+    /// The turn to speak: what was asked again beside the first must find it said, or not begun.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
     /// How many speak as it.
     pub(crate) fn holders(&self) -> watch::Receiver<u32> {
         self.holders.subscribe()
     }
 
-    /// Says how it ended; false where that has been said.
-    pub(crate) fn say_last(&self, word: LastWord) -> bool {
-        self.last_word.send_if_modified(|last| {
-            let first = last.is_none();
-            if first {
-                *last = Some(word);
-            }
-            first
-        })
+    /// Says how it ended; whoever has the turn, and has seen that nobody said it before.
+    pub(crate) fn say_last(&self, word: LastWord) {
+        self.last_word.send_replace(Some(word));
     }
 
     /// How it ended, as soon as that is said.

@@ -1,8 +1,6 @@
 //! Promise: a sub-agent is a job. It is listed, read, waited for and stopped like any other; what it started outlives it
 //! and goes to whoever delegated; nobody has to guess whether it still lives.
 
-use std::time::Duration;
-
 use ostler::Agent;
 use ostler_proto::agent::{
     AppendAgent, AwaitStop, ChildSession, FinishAgent, RegisterAgent, RegisteredAgent,
@@ -11,10 +9,11 @@ use ostler_proto::job::{Kind, Outcome, Row, State};
 use ostler_proto::limits::RING;
 use ostler_proto::methods::{
     AgentAppend, AgentFinish, AgentRegister, AgentStopRequested, CloseSession, JobRelease,
-    JobStart, JobStop, JobWrite, Method, OpenSession, SessionClose, SessionList, Stop, Target,
-    Write,
+    JobStart, JobStop, JobWrite, Method, Nothing, OpenSession, SessionClose, SessionList,
+    SessionRow, Stop, Target, Write,
 };
 use ostler_proto::refusal::RefusalKind;
+use ostler_proto::start::Stdin;
 use ostler_tests::process::Process;
 use ostler_tests::{
     Desk, House, PATIENCE, command, in_empty_house, in_house, pattern, puppet, rounds, script,
@@ -80,6 +79,11 @@ fn session(id: &str) -> OpenSession {
         id: Some(id.into()),
         ..OpenSession::default()
     }
+}
+
+async fn sessions(desk: &Desk) -> Vec<SessionRow> {
+    let answer = desk.client.ask::<SessionList>(Nothing {}).await;
+    answer.expect("an answer").sessions
 }
 
 /// A desk in the session of a sub-agent, by its token.
@@ -400,11 +404,7 @@ fn what_a_sub_agent_started_goes_to_who_delegated_and_goes_on() {
         let done = child.run(script("say over , exit 3")).await.row;
         let cursor = child.read(&server.id, 0).await.next;
         // Who delegated sees them all the time.
-        let seen = desk
-            .client
-            .ask::<SessionList>(ostler_proto::methods::Nothing {})
-            .await;
-        let seen = seen.expect("an answer").sessions;
+        let seen = sessions(&desk).await;
         let below = seen
             .iter()
             .find(|s| s.session.id == "below")
@@ -518,11 +518,6 @@ fn programs_that_are_sub_agents_have_sessions_of_their_own_three_deep() {
             rows.push(registered.row);
         }
         // The one in the middle ends: what was below it works for the first one now.
-        let first = house.desk_of(OpenSession {
-            id: Some(rows[1].session.id.clone()),
-            ..OpenSession::default()
-        });
-        drop(first);
         let receipt = desk.stop(&rows[1].process_id, 0).await;
         assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
         assert_eq!(receipt.left_running.len(), 2, "{receipt:?}");
@@ -532,7 +527,7 @@ fn programs_that_are_sub_agents_have_sessions_of_their_own_three_deep() {
             third.session, rows[1].session,
             "it stands where the second one stood"
         );
-        // The first one ends by a crash of the supervisor's choosing.
+        // The first one ends after a crash of the supervisor.
         house.kill_supervisor().await;
         let receipt = desk.stop(&rows[0].process_id, 0).await;
         assert_eq!(receipt.row.outcome, Some(Outcome::Stopped));
@@ -608,16 +603,8 @@ fn sub_agents_have_a_limit_of_their_own() {
             "{refused:?}"
         );
         // Nothing was made for it.
-        let open = desk
-            .client
-            .ask::<SessionList>(ostler_proto::methods::Nothing {})
-            .await;
-        let open = open.expect("an answer").sessions;
+        let open = sessions(&desk).await;
         assert!(open.iter().all(|s| s.session.id != "below3"), "{open:?}");
-        let taken = desk
-            .refused::<AgentRegister>(delegated("again", "below"))
-            .await;
-        assert_eq!(taken.kind, RefusalKind::NameTaken);
         desk.must::<AgentFinish>(finish("a1", 0)).await;
         register(&desk, agent("three")).await;
         desk.must::<JobRelease>(Target {
@@ -694,17 +681,56 @@ fn the_library_speaks_as_a_sub_agent_over_a_killed_supervisor() {
     });
 }
 
-/// The methods of the table are the ones that are tried here.
+/// A client that has lost the answer asks again, with the same key.
 #[test]
-fn every_method_of_sub_agents_has_a_test() {
-    let tried = [
-        AgentRegister::NAME,
-        AgentAppend::NAME,
-        AgentStopRequested::NAME,
-        AgentFinish::NAME,
-    ];
-    let all = ostler_proto::methods::TABLE.iter().map(|m| m.name);
-    let all: Vec<_> = all.filter(|n| n.starts_with("agent/")).collect();
-    assert_eq!(all, tried);
-    assert!(PATIENCE > Duration::from_secs(1));
+fn a_registration_that_is_asked_again_is_the_same_one_with_its_session() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let program = RegisterAgent {
+            start: Some(Box::new(script("sleep"))),
+            child: Some(ChildSession {
+                id: Some("below-it".into()),
+                ..ChildSession::default()
+            }),
+            ..RegisterAgent::default()
+        };
+        for (key, ask) in [("k1", delegated("review", "below")), ("k2", program)] {
+            let ask = RegisterAgent {
+                key: Some(key.into()),
+                ..ask
+            };
+            let first = desk.must::<AgentRegister>(ask.clone()).await;
+            for _ in 0..2 {
+                let again = desk.must::<AgentRegister>(ask.clone()).await;
+                assert_eq!(again.row.process_id, first.row.process_id);
+                let of = |r: &RegisteredAgent| r.child.as_ref().map(|c| c.session.clone());
+                assert_eq!(of(&again), of(&first));
+                house.kill_supervisor().await;
+            }
+        }
+        assert_eq!(desk.list().await.len(), 2);
+    });
+}
+
+/// A row that had no process stood there as starting for ever, with a session below it.
+#[test]
+fn a_registration_that_is_refused_leaves_no_row_and_no_session() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let mut start = script("sleep");
+        start.stdin = Stdin::Base64("%".into());
+        let unreadable = RegisterAgent {
+            start: Some(Box::new(start)),
+            ..RegisterAgent::default()
+        };
+        assert_eq!(desk.list().await, []);
+        let open = sessions(&desk).await;
+        let taken = delegated("review", &open[0].session.id);
+        let (bad, name_taken) = (RefusalKind::BadArgument, RefusalKind::NameTaken);
+        for (ask, why) in [(unreadable, bad), (taken, name_taken)] {
+            assert_eq!(desk.refused::<AgentRegister>(ask).await.kind, why);
+            assert_eq!(desk.list().await, []);
+            assert_eq!(sessions(&desk).await.len(), open.len());
+        }
+    });
 }

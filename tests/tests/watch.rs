@@ -426,7 +426,8 @@ fn a_watch_over_a_crash_says_that_something_was_missed() {
         let desk = house.desk_of(named("x"));
         desk.list().await;
         let mut watcher = Watcher::new(house.desk_of(named("x")), WatchSession::default()).await;
-        // Nothing happens at all, in either life.
+        // Nothing happens at all, in either life; one lives through it, which each life tells itself.
+        let lives = desk.start(script("sleep")).await;
         for round in 1..=2 {
             house.kill_supervisor().await;
             watcher.has_missed(round).await;
@@ -434,8 +435,13 @@ fn a_watch_over_a_crash_says_that_something_was_missed() {
         let row = desk.start(script("exit 0")).await;
         desk.wait(&row.id).await;
         desk.must::<SessionClose>(CloseSession::default()).await;
-        let told = told(&watcher.end().await);
+        let events = watcher.end().await;
+        let counts = events.iter().filter_map(|e| e.missed);
+        let counts: Vec<_> = counts.collect();
+        assert_eq!(counts, [0, 0], "nobody knows how many there were");
+        let told = told(&events);
         assert_eq!(told[&row.process_id][0], Happened::Starting);
+        assert_eq!(told[&lives.process_id][0], Happened::Starting);
     });
 }
 

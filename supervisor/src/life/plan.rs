@@ -58,7 +58,6 @@ pub(crate) fn plan(start: Start, bound: bool, home: &Path) -> Result<Plan, Refus
         kind: Kind::Command,
         shell: None,
         sent_to: None,
-        child: None,
         text_limit: None,
     })
 }

@@ -29,43 +29,25 @@ use crate::{
 impl Serve for AgentRegister {
     async fn serve(caller: Caller, params: RegisterAgent) -> Result<RegisteredAgent, Refusal> {
         let has_program = params.start.is_some();
-        let child = match &params.child {
-            Some(child) => Some(child.clone()),
-            None => has_program.then(ChildSession::default),
-        };
-        let mut plan = planned(&caller, params)?;
+        let child = params.child.clone();
+        let child = child.or_else(|| has_program.then(ChildSession::default));
+        let plan = planned(&caller, params)?;
+        let input = plan::input(&plan.start.stdin)?;
         let house = caller.house();
-        let access = caller.access();
-        let child = child
-            .map(|child| house.registry.open_below(&plan, child, &access))
-            .transpose()?;
-        plan.child = child.as_ref().map(|(key, _)| key.clone());
-        let admitted = house.registry.admit(&plan, &access);
-        let forget = || {
-            child
-                .iter()
-                .for_each(|(key, _)| house.registry.finish_close(key))
-        };
-        let (job, child) = match admitted {
-            Err(refusal) => {
-                forget();
-                return Err(refusal);
-            }
-            Ok(Admission::Known(job)) => {
-                forget();
-                let child = house.registry.child_of(&job);
-                (job, child)
-            }
-            Ok(Admission::New(job)) => {
+        let registered = house.registry.register(&plan, child, &caller.access())?;
+        let (job, child) = match registered {
+            (Admission::Known(job), child) => (job, child),
+            (Admission::New(job), child) => {
                 if has_program {
-                    let input = plan::input(&plan.start.stdin)?;
-                    house
-                        .launch(&job, &plan.start, input)
-                        .inspect_err(|_| forget())?;
+                    let launched = house.launch(&job, &plan.start, input);
+                    launched.inspect_err(|_| {
+                        let child = job.spec.child.iter();
+                        child.for_each(|key| house.registry.finish_close(key));
+                    })?;
                 } else {
                     house.let_live(&job, agent::live(house.tools.clone(), Arc::clone(&job)));
                 }
-                (job, child.map(|(_, opened)| opened))
+                (job, child)
             }
         };
         if !has_program {
@@ -184,7 +166,9 @@ impl Serve for AgentAppend {
             _ => return Err(Refusal::bad("text", "must be given, or `base64`")),
         };
         let job = spoken_for(&caller, params.session.as_deref(), &params.id)?;
-        if owner(&job)?.last_word().borrow().is_some() || job.status().finished.is_some() {
+        let owner = owner(&job)?;
+        let _turn = owner.turn().await;
+        if owner.last_word().borrow().is_some() || job.status().finished.is_some() {
             return Err(has_ended(&job));
         }
         let end = job.log.end();
@@ -238,9 +222,12 @@ impl Serve for AgentFinish {
             code: params.exit_code,
             reason: params.reason,
         };
+        // Until the word is said: another one that says the same must not add its text as well.
+        let turn = owner.turn().await;
         let said = owner.last_word().borrow().clone();
         if said.as_ref() == Some(&word) {
             // Asked again by who has lost the answer.
+            drop(turn);
             over(&job).await;
             return Ok(job.row());
         }
@@ -256,6 +243,7 @@ impl Serve for AgentFinish {
             pump::put(&caller.house().tools.pumps, &job, text.as_bytes()).await;
         }
         owner.say_last(word);
+        drop(turn);
         over(&job).await;
         Ok(job.row())
     }

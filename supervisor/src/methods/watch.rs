@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use ostler_proto::{
     limits,
     methods::{Event, Happened, Progress, SessionWatch, WatchEnd, WatchSession},
@@ -92,12 +93,15 @@ impl Watching {
     /// Tells how each live job is.
     async fn beat(&mut self) -> Result<(), Gone> {
         let house = Arc::clone(self.caller.house());
-        for job in house.registry.live() {
-            if !self.is_seen(&job.seat().key) {
-                continue;
-            }
+        let mut live = house.registry.live();
+        live.retain(|job| self.is_seen(&job.seat().key));
+        // All at once: one walk over the processes of the machine does for many.
+        let looks = live.iter().map(async |job| {
             let mut row = job.row();
-            start::look(&house, &job, &mut row.tree).await;
+            start::look(&house, job, &mut row.tree).await;
+            row
+        });
+        for (job, row) in live.iter().zip(join_all(looks).await) {
             // It has ended while it was looked at: that is told, and no heart beats behind it.
             if job.is_finished() {
                 continue;

@@ -19,10 +19,11 @@ use std::{
 };
 
 use ostler_proto::{
+    agent::ChildSession,
     id,
     job::Kind,
     limits,
-    methods::Happened,
+    methods::{Happened, OpenedSession},
     refusal::{Refusal, RefusalKind},
 };
 use tokio::sync::watch;
@@ -106,6 +107,14 @@ pub(crate) enum Admission {
     New(Arc<Job>),
     /// Its key names a job that exists.
     Known(Arc<Job>),
+}
+
+/// What the table says to a request.
+enum Checked {
+    /// Its key names this job.
+    Known(Arc<Job>),
+    /// There is room in the session of this id.
+    Free(String),
 }
 
 /// The table.
@@ -275,16 +284,53 @@ impl Registry {
     /// Checks quota, name and key and makes the job, all in one step; a refusal makes nothing.
     pub(crate) fn admit(&self, plan: &Plan, access: &Access) -> Result<Admission, Refusal> {
         let mut inner = self.lock();
+        match self.check(&inner, plan, access)? {
+            Checked::Known(job) => Ok(Admission::Known(job)),
+            Checked::Free(session_id) => {
+                let slot = self.slot(&inner)?;
+                let job = self.begin(&mut inner, &session_id, plan, None, slot);
+                Ok(Admission::New(job))
+            }
+        }
+    }
+
+    /// The same for a sub-agent, with the session that it is to have of its own. One that is known keeps what it has.
+    pub(crate) fn register(
+        &self,
+        plan: &Plan,
+        child: Option<ChildSession>,
+        access: &Access,
+    ) -> Result<(Admission, Option<OpenedSession>), Refusal> {
+        let mut inner = self.lock();
+        match self.check(&inner, plan, access)? {
+            Checked::Known(job) => {
+                let child = inner.child_of(&job);
+                Ok((Admission::Known(job), child))
+            }
+            Checked::Free(session_id) => {
+                let name = plan.start.name.as_deref();
+                let below = child.map(|child| inner.below(&session_id, name, child));
+                let below = below.transpose()?;
+                let slot = self.slot(&inner)?;
+                let below = below.map(|below| self.open_below(&mut inner, below));
+                let (key, child) = below.unzip();
+                let job = self.begin(&mut inner, &session_id, plan, key, slot);
+                Ok((Admission::New(job), child))
+            }
+        }
+    }
+
+    fn check(&self, inner: &Inner, plan: &Plan, access: &Access) -> Result<Checked, Refusal> {
         if inner.leaving {
             return Err(leaving());
         }
         let session = inner.pick(plan.start.session.as_deref(), access)?;
-        let session_id = session.record.session.id.clone();
+        let session_id = &session.record.session.id;
         if session.closing > 0 {
-            return Err(closing(&session_id));
+            return Err(closing(session_id));
         }
         if let Some(known) = known_key(session, plan)? {
-            return Ok(Admission::Known(known));
+            return Ok(Checked::Known(known));
         }
         if let Some(name) = plan.start.name.as_deref().filter(|n| session.has_live(n)) {
             return Err(Refusal::new(
@@ -296,26 +342,37 @@ impl Registry {
             )
             .hint(format!("ostler stop {name}, or another --name")));
         }
-        self.room(&inner)?;
-        session
-            .room(plan.kind)
-            .map_err(|limit| full(session, plan.kind, limit))?;
-        let slot = self
-            .arena
-            .claim(inner.next_number)
-            .ok_or_else(|| self.no_record())?;
-        let job = Arc::new(self.make(&mut inner, &session_id, plan, slot));
+        self.room(inner)?;
+        let room = session.room(plan.kind);
+        room.map_err(|limit| full(session, plan.kind, limit))?;
+        Ok(Checked::Free(session_id.clone()))
+    }
+
+    /// Makes the job of a request that has been checked, with the key of its own session if it has one.
+    fn begin(
+        &self,
+        inner: &mut Inner,
+        session_id: &str,
+        plan: &Plan,
+        child: Option<String>,
+        slot: usize,
+    ) -> Arc<Job> {
+        let job = Arc::new(self.make(inner, session_id, plan, child, slot));
         if job.spec.is_bare() {
             // The keeper knows nothing of it, and its id must be answered for after a crash.
             self.ledger
                 .append(&Entry::Begun(Box::new(job.spec.clone())));
         }
-        inner.put(&session_id, Arc::clone(&job));
+        inner.put(session_id, Arc::clone(&job));
         // Told before there is a process, and before anybody can move it.
         job.tell(Happened::Starting, None);
-        drop(inner);
         self.note(|l| l.jobs += 1);
-        Ok(Admission::New(job))
+        job
+    }
+
+    fn slot(&self, inner: &Inner) -> Result<usize, Refusal> {
+        let slot = self.arena.claim(inner.next_number);
+        slot.ok_or_else(|| self.no_record())
     }
 
     /// Descriptors are refused before anything is made: running out half way would cost somebody else.
@@ -347,7 +404,14 @@ impl Registry {
         .hint("ostler rm, or ostler session close, for what is not needed any more")
     }
 
-    fn make(&self, inner: &mut Inner, session_id: &str, plan: &Plan, slot: usize) -> Job {
+    fn make(
+        &self,
+        inner: &mut Inner,
+        session_id: &str,
+        plan: &Plan,
+        child: Option<String>,
+        slot: usize,
+    ) -> Job {
         let number = inner.next_number;
         inner.next_number += 1;
         let session = inner
@@ -392,7 +456,7 @@ impl Registry {
             pty: ask.pty.is_some(),
             shell: plan.shell.clone(),
             sent_to: plan.sent_to.clone(),
-            child: plan.child.clone(),
+            child,
             text_limit: plan.text_limit,
             bound: plan.bound,
             spill,

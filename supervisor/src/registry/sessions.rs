@@ -18,12 +18,58 @@ use super::{Access, Closing, Inner, Lease, Registry, closing, leaving};
 use crate::{
     clock::Moment,
     disk,
-    job::{Job, Plan},
+    job::Job,
     ledger::Entry,
     log::Budget,
     secret,
     session::{Record, Session},
 };
+
+/// A session that may be opened for a sub-agent.
+pub(super) struct Below {
+    ask: OpenSession,
+    id: String,
+    /// Key and id of the session that delegates.
+    parent: (String, String),
+}
+
+impl Inner {
+    /// Checks the session that a sub-agent is to have, below the one that delegates to it.
+    pub(super) fn below(
+        &self,
+        above: &str,
+        name: Option<&str>,
+        child: ChildSession,
+    ) -> Result<Below, Refusal> {
+        let parent = self.sessions.get(above).expect("the caller has found it");
+        let id = child.id.clone().unwrap_or_else(|| {
+            let word = secret::word();
+            let room = limits::NAME - word.len() - 1;
+            format!("{}-{word}", &above[..above.len().min(room)])
+        });
+        let ask = OpenSession {
+            id: Some(id.clone()),
+            name: name.map(Into::into),
+            root: parent.record.root.clone(),
+            commands: child.commands,
+            shells: child.shells,
+            agents: child.agents,
+            ..OpenSession::default()
+        };
+        check_open(&ask)?;
+        if self.sessions.contains_key(&id) {
+            let words = format!("there is a session {id} already");
+            return Err(Refusal::new(RefusalKind::NameTaken, words));
+        }
+        let parent = (parent.key().to_owned(), above.to_owned());
+        Ok(Below { ask, id, parent })
+    }
+
+    pub(super) fn child_of(&self, job: &Job) -> Option<OpenedSession> {
+        let child = self.by_key(job.spec.child.as_deref()?)?;
+        Some(opened(child, None))
+    }
+}
 
 impl Registry {
     /// Leases of sessions to which nobody is attached: after a restart they begin anew.
@@ -53,49 +99,17 @@ impl Registry {
         jobs.filter(|j| j.is_live()).cloned().collect()
     }
 
-    /// Opens the session of a sub-agent that is about to be registered, below the one that delegates to it. Nobody is
-    /// attached to it. Returns its key as well.
-    pub(crate) fn open_below(
-        &self,
-        plan: &Plan,
-        child: ChildSession,
-        access: &Access,
-    ) -> Result<(String, OpenedSession), Refusal> {
-        let mut inner = self.lock();
-        if inner.leaving {
-            return Err(leaving());
-        }
-        let parent = inner.pick(plan.start.session.as_deref(), access)?;
-        let (above, root) = (parent.record.session.id.clone(), parent.record.root.clone());
-        let parent = Some((parent.key().to_owned(), above.clone()));
-        let id = child.id.clone().unwrap_or_else(|| {
-            let word = secret::word();
-            let room = limits::NAME - word.len() - 1;
-            format!("{}-{word}", &above[..above.len().min(room)])
-        });
-        let ask = OpenSession {
-            id: Some(id.clone()),
-            name: plan.start.name.clone(),
-            root,
-            commands: child.commands,
-            shells: child.shells,
-            agents: child.agents,
-            ..OpenSession::default()
-        };
-        check_open(&ask)?;
-        if inner.sessions.contains_key(&id) {
-            let words = format!("there is a session {id} already");
-            return Err(Refusal::new(RefusalKind::NameTaken, words));
-        }
-        let (session, token) = self.create(&mut inner, &ask, id, parent);
-        Ok((session.key().to_owned(), opened(session, Some(token))))
+    /// Opens the session of a sub-agent that is about to be registered. Nobody is attached to it. Returns its key as
+    /// well.
+    pub(super) fn open_below(&self, inner: &mut Inner, below: Below) -> (String, OpenedSession) {
+        let Below { ask, id, parent } = below;
+        let (session, token) = self.create(inner, &ask, id, Some(parent));
+        (session.key().to_owned(), opened(session, Some(token)))
     }
 
     /// The session of a sub-agent, if it is there.
     pub(crate) fn child_of(&self, job: &Job) -> Option<OpenedSession> {
-        let inner = self.lock();
-        let child = inner.by_key(job.spec.child.as_deref()?)?;
-        Some(opened(child, None))
+        self.lock().child_of(job)
     }
 
     pub(crate) fn open(

@@ -92,7 +92,6 @@ impl Errand {
             kind: Kind::Send,
             shell: None,
             sent_to: Some(shell.spec.process_id.clone()),
-            child: None,
             text_limit: None,
         }
     }
