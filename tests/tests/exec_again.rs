@@ -172,6 +172,23 @@ fn a_line_for_a_shell_that_has_not_started_runs_once_over_a_crash() {
     });
 }
 
+/// Kills the supervisor at any step of what is asked, after one and so many more answers.
+async fn kill_after(
+    house: &House,
+    answered: &mut tokio::sync::watch::Receiver<usize>,
+    more: usize,
+    chance: &mut Chance,
+) {
+    let enough = *answered.borrow() + 1 + more;
+    let some = answered.wait_for(|n| *n >= enough);
+    let told = within(PATIENCE, "some answers", some).await;
+    told.expect("who asks is there to the end");
+    for _ in 0..chance.below(500) {
+        tokio::task::yield_now().await;
+    }
+    house.kill_supervisor().await;
+}
+
 /// At whatever moment the supervisor dies: each line runs once and is answered, or is refused with the words that it is
 /// not known whether it ran, and then it ran once at most.
 #[test]
@@ -182,19 +199,13 @@ fn lines_run_once_whenever_the_supervisor_is_killed() {
         for program in shells() {
             let id = desk.shell(program).await;
             let (told, mut answered) = tokio::sync::watch::channel(0);
-            let killer = async {
-                for _ in 0..kills {
-                    house.kill_supervisor().await;
-                    // At any step of a line after some that were answered.
-                    let enough = *answered.borrow() + 1 + chance.below(20);
-                    let some = answered.wait_for(|n| *n >= enough);
-                    drop(within(PATIENCE, "some lines", some).await);
-                    for _ in 0..chance.below(500) {
-                        tokio::task::yield_now().await;
-                    }
-                }
-            };
             let over = std::cell::Cell::new(false);
+            let kill = async {
+                for _ in 0..kills {
+                    kill_after(house, &mut answered, chance.below(20), &mut chance).await;
+                }
+                over.set(true);
+            };
             let lines = async {
                 let (mut ran, mut n) = (Vec::new(), 0);
                 while !over.get() {
@@ -216,17 +227,12 @@ fn lines_run_once_whenever_the_supervisor_is_killed() {
                         }
                         Err(Error::Refused(why)) if why.kind == RefusalKind::Busy => {
                             assert!(why.message.contains("not known whether"), "{why:?}");
-                            eprintln!("{program} {n}: {why:?}"); // DEBUG
                             ran.push((n, false));
                         }
                         Err(e) => panic!("{program}: {e}"),
                     }
                 }
                 ran
-            };
-            let kill = async {
-                killer.await;
-                over.set(true);
             };
             let (ran, ()) = tokio::join!(lines, kill);
             let written = fs::read_to_string(house.file(program)).expect("some ran");
@@ -339,15 +345,9 @@ fn texts_are_typed_once_whenever_the_supervisor_is_killed() {
             let id = desk.shell(program).await;
             let (told, mut answered) = tokio::sync::watch::channel(0);
             let over = std::cell::Cell::new(false);
-            let killer = async {
+            let kill = async {
                 for _ in 0..kills {
-                    house.kill_supervisor().await;
-                    let enough = *answered.borrow() + 1 + chance.below(10);
-                    let some = answered.wait_for(|n| *n >= enough);
-                    drop(within(PATIENCE, "some texts", some).await);
-                    for _ in 0..chance.below(500) {
-                        tokio::task::yield_now().await;
-                    }
+                    kill_after(house, &mut answered, chance.below(10), &mut chance).await;
                 }
                 over.set(true);
             };
@@ -380,7 +380,7 @@ fn texts_are_typed_once_whenever_the_supervisor_is_killed() {
                 }
                 (n, unknown)
             };
-            let ((n, unknown), ()) = tokio::join!(texts, killer);
+            let ((n, unknown), ()) = tokio::join!(texts, kill);
             let written = fs::read_to_string(house.file(program)).expect("some ran");
             let mut written: Vec<i32> = written.lines().map(|l| l.parse().unwrap()).collect();
             assert!(unknown <= kills / 5 + 1, "{program}: {unknown}");

@@ -48,9 +48,9 @@ impl Serve for ShellOpen {
         let plan = planned.map_err(|_| {
             Refusal::new(RefusalKind::Internal, "the shell could not be prepared")
         })??;
+        let input = plan::input(&plan.start.stdin).inspect_err(|_| plan.clean_beside())?;
         let job = match house.registry.admit(&plan, &caller.access()) {
             Ok(Admission::New(job)) => {
-                let input = plan::input(&plan.start.stdin)?;
                 house
                     .launch(&job, &plan.start, input)
                     .inspect_err(|_| plan.clean_beside())?;
