@@ -5,12 +5,8 @@ use std::time::{Duration, Instant};
 use ostler_proto::limits;
 use tokio::time::sleep;
 
-/// So often in a row at once: a supervisor that is replaced breaks each connection once.
-const AT_ONCE: u32 = 20;
-/// Between two tries after those.
-const PAUSE: Duration = Duration::from_millis(50);
 /// A connection that held for so long is no part of the row.
-const CALM: Duration = Duration::from_secs(1);
+const CALM: Duration = Duration::from_millis(limits::BREAK_CALM);
 
 /// Connections that broke one after another.
 #[derive(Debug, Default)]
@@ -29,14 +25,14 @@ impl Breaks {
         }
         self.row += 1;
         self.last = Some(now);
-        if self.row <= AT_ONCE {
+        if self.row <= limits::BREAKS_AT_ONCE {
             return true;
         }
         let patience = Duration::from_millis(limits::house_patience());
         if self.began.is_some_and(|began| now - began >= patience) {
             return false;
         }
-        sleep(PAUSE).await;
+        sleep(Duration::from_millis(limits::BREAK_PAUSE)).await;
         true
     }
 }
@@ -59,7 +55,7 @@ mod tests {
     #[tokio::test]
     async fn a_row_of_breaks_ends() {
         let mut breaks = Breaks::default();
-        for _ in 0..AT_ONCE {
+        for _ in 0..limits::BREAKS_AT_ONCE {
             assert!(breaks.again().await);
         }
         assert!(breaks.again().await, "there is time left");

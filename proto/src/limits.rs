@@ -4,6 +4,9 @@
 //! force, and [`SETTINGS`] lists them with their bounds. The constants below are the same everywhere: bounds of the
 //! protocol, on which clients build, and the layout of memory that outlives a supervisor.
 
+pub mod acp;
+pub mod mcp;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a setting counts.
@@ -349,6 +352,14 @@ pub const COMPACT_READ_WHOLE: u64 = 4 * 1024;
 pub const COMPACT_HEAD: usize = 500;
 /// Characters of its tail there: the end says how it ended.
 pub const COMPACT_TAIL: usize = 2_500;
+
+/// How often in a row a request is asked again at once whose connection broke: a supervisor that is replaced breaks each
+/// connection once.
+pub const BREAKS_AT_ONCE: u32 = 20;
+/// Between two tries after those, for as long as a start of the house may take.
+pub const BREAK_PAUSE: u64 = 50;
+/// A connection that held for so long is no part of the row.
+pub const BREAK_CALM: u64 = 1_000;
 
 /// Silence after which a time jump of the wall clock against the monotonic clock is called sleep.
 pub const SLEPT: u64 = 2_000;

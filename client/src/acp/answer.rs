@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ostler::Error;
 use ostler_proto::acp::{self, CreateTerminal, Done, ExitStatus, TerminalTarget};
+use ostler_proto::limits;
 use ostler_proto::methods::TerminalCreate;
 use ostler_proto::methods::{
     JobKeys, JobList, JobRead, JobResize, JobScreen, JobSignal, JobWait, JobWrite, Method, Read,
@@ -45,12 +46,6 @@ pub(super) const OWN_OPTIONS: [&str; 7] = [
     "idleMs",
     "graceMs",
 ];
-
-/// Bytes of a terminal that are kept when it is released, for who refers to it afterwards.
-const KEPT: u64 = 16 * 1024;
-
-/// How long the editor may take to be told of the end of what is released.
-const TOLD: Duration = Duration::from_secs(1);
 
 /// An error as the agent gets it.
 #[derive(Debug, Serialize)]
@@ -198,7 +193,7 @@ async fn remember(session: &Session, opened: &Opened, id: &str) {
         let status = opened.ask::<TerminalWaitForExit>(id).await?;
         let read = Read {
             id: id.into(),
-            max: Some(KEPT),
+            max: Some(limits::acp::RELEASED_TEXT),
             ..Read::default()
         };
         let page = opened.client.ask::<JobRead>(read).await?;
@@ -218,7 +213,11 @@ async fn remember(session: &Session, opened: &Opened, id: &str) {
     let followers = session.display().followers(id);
     for mut follower in followers {
         // It reads to the end and goes; an editor that does not read must not hold up its agent.
-        let _ = tokio::time::timeout(TOLD, follower.wait_for(|done| *done)).await;
+        let _ = tokio::time::timeout(
+            Duration::from_millis(limits::acp::RELEASE_TOLD),
+            follower.wait_for(|done| *done),
+        )
+        .await;
     }
     session.display().end(id, past);
 }

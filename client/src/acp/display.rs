@@ -6,6 +6,7 @@
 
 use ostler_proto::acp::ExitStatus;
 use ostler_proto::id;
+use ostler_proto::limits;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -14,14 +15,6 @@ use super::answer::words;
 use super::fields::Fields;
 use super::recent::Recent;
 
-/// Terminals that are remembered of a session, ended ones with their last words.
-const TERMINALS: usize = 500;
-/// Tool calls that are remembered of a session.
-const CALLS: usize = 500;
-/// Bytes of text of a terminal that stand in a message.
-const TEXT: usize = 16 * 1024;
-/// Bytes of a field of a tool call that are remembered.
-const FIELD: usize = 16 * 1024;
 /// What makes up a tool call beside its content.
 const HEAD: [&str; 5] = ["title", "kind", "status", "locations", "rawInput"];
 /// Length of a whole process id.
@@ -75,8 +68,8 @@ impl Terminal {
 
     fn append(&mut self, text: &str) {
         self.text += text;
-        if self.text.len() > TEXT {
-            let from = self.text.len() - TEXT;
+        if self.text.len() > limits::acp::TEXT {
+            let from = self.text.len() - limits::acp::TEXT;
             let from = (from..).find(|at| self.text.is_char_boundary(*at));
             let from = from.unwrap_or_default();
             // From a line's start, where there is one.
@@ -137,8 +130,8 @@ pub(super) struct Display {
 impl Default for Display {
     fn default() -> Self {
         Self {
-            terminals: Recent::new(TERMINALS),
-            calls: Recent::new(CALLS),
+            terminals: Recent::new(limits::acp::TERMINALS),
+            calls: Recent::new(limits::acp::CALLS),
         }
     }
 }
@@ -217,7 +210,10 @@ impl Display {
     fn note(&mut self, call_id: &str, call: &Fields) {
         let known = self.calls.entry(call_id, Call::default);
         for name in HEAD {
-            if let Some(value) = call.get(name).filter(|v| v.get().len() <= FIELD) {
+            if let Some(value) = call
+                .get(name)
+                .filter(|v| v.get().len() <= limits::acp::FIELD)
+            {
                 known.head.set(name, &value);
             }
         }

@@ -1,6 +1,7 @@
 //! The two streams of the editor, and those of the agent, as channels of bytes. The editor's may be anything: a pipe, a
 //! socket, a file; so a thread each reads and writes them.
 
+use ostler_proto::limits;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
@@ -17,9 +18,6 @@ use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, mpsc, watch};
 const CHUNK: usize = 64 * 1024;
 /// Chunks or lines that wait; their sender goes on when there is room.
 const WAITING: usize = 8;
-
-/// How long the output of an agent that has ended is read while nothing comes.
-const DRAIN: Duration = Duration::from_millis(200);
 
 /// Bytes that come; the end of the channel is the end of the stream.
 pub(super) type Inlet = mpsc::Receiver<Vec<u8>>;
@@ -237,7 +235,7 @@ pub(super) fn agent_out(fd: OwnedFd, mut ended: watch::Receiver<bool>) -> io::Re
             let mut bytes = Vec::with_capacity(CHUNK);
             let idle = async {
                 let _ = ended.wait_for(|ended| *ended).await;
-                tokio::time::sleep(DRAIN).await;
+                tokio::time::sleep(Duration::from_millis(limits::acp::DRAIN)).await;
             };
             let read = tokio::select! {
                 read = pipe.read_buf(&mut bytes) => read,

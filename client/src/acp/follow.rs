@@ -15,11 +15,6 @@ use super::display::Look;
 use super::ends::{Gone, Outlet};
 use super::session::{Opened, Session};
 
-/// Bytes that are told in one go.
-const PAGE: u64 = 32 * 1024;
-/// Whoever is further behind than this is told how much was left out.
-const BEHIND: u64 = 256 * 1024;
-
 /// A pause after each update, for an editor that draws it.
 fn pause(look: Look) -> Duration {
     match look {
@@ -112,7 +107,7 @@ impl Following {
         let read = Read {
             id: self.id.clone(),
             since: Some(since),
-            max: Some(PAGE),
+            max: Some(limits::acp::PAGE),
             wait_ms,
             ..Read::default()
         };
@@ -134,10 +129,10 @@ fn told(page: &Page) -> (String, u64) {
         text += &left_out(page.lost);
     }
     text += page.text.as_deref().unwrap_or_default();
-    if page.end - page.next <= BEHIND {
+    if page.end - page.next <= limits::acp::BEHIND {
         return (text, page.next);
     }
-    let next = page.end - PAGE;
+    let next = page.end - limits::acp::PAGE;
     text += &left_out(next - page.next);
     (text, next)
 }
@@ -167,7 +162,7 @@ mod tests {
         };
         assert_eq!(told(&page(20)), ("abc".into(), 10));
         let (text, next) = told(&page(1_000_000));
-        assert_eq!(next, 1_000_000 - PAGE);
+        assert_eq!(next, 1_000_000 - limits::acp::PAGE);
         assert!(text.contains("967222 bytes"), "{text}");
     }
 }

@@ -24,6 +24,7 @@ mod recent;
 mod relay;
 mod session;
 
+use ostler_proto::limits;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
@@ -39,17 +40,11 @@ use self::relay::{Relay, Way};
 
 pub(crate) use self::session::{Surroundings, name_of};
 
-/// How long an agent may take to end by itself when its editor has gone.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long an agent may take nothing of what an editor has left that has gone.
-const STUCK: Duration = Duration::from_secs(5);
-/// Between the polite and the forced end of an agent.
-const GRACE: Duration = Duration::from_secs(3);
-/// How long its sessions may take to be closed when all is over.
-const CLOSING: Duration = Duration::from_secs(10);
-/// How long the last words of an agent that has ended may take to reach its editor, and those of one whose editor wanted
-/// it to end.
-const LAST_WORDS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(2)];
+// What they mean stands beside the numbers.
+const PATIENCE: Duration = Duration::from_millis(limits::acp::PATIENCE);
+const STUCK: Duration = Duration::from_millis(limits::acp::STUCK);
+const GRACE: Duration = Duration::from_millis(limits::acp::GRACE);
+const CLOSING: Duration = Duration::from_millis(limits::acp::CLOSING);
 
 /// Serves one editor until it or its agent has gone. Returns the exit code of the agent.
 ///
@@ -104,7 +99,11 @@ pub(crate) async fn run(agent: Command, around: Surroundings, note: fn(&str)) ->
         let _ = (&mut up).await;
         while unread.changed().await.is_ok() {}
     };
-    let _ = tokio::time::timeout(LAST_WORDS[usize::from(told.is_some())], last_words).await;
+    let patience = match told {
+        None => limits::acp::LAST_WORDS,
+        Some(_) => limits::acp::LAST_WORDS_UNWANTED,
+    };
+    let _ = tokio::time::timeout(Duration::from_millis(patience), last_words).await;
     up.abort();
     agent.code()
 }

@@ -27,9 +27,6 @@ use super::follow::{self, Following};
 use super::lines::split;
 use super::session::{Session, Surroundings};
 
-/// Requests of the editor whose answers say something; more than that are never pending.
-const ASKED: usize = 10_000;
-
 /// What the editor has asked of the agent.
 enum Asked {
     Initialize,
@@ -173,7 +170,7 @@ impl Relay {
 
     fn ask(&self, id: String, asked: Asked) {
         let mut state = self.state();
-        if state.asked.len() < ASKED {
+        if state.asked.len() < limits::acp::ASKED {
             state.asked.insert(id, asked);
         }
     }

@@ -16,14 +16,6 @@ use ostler_proto::{id, limits};
 
 use super::display::Display;
 
-/// How long its jobs outlive us if we are killed.
-const LEASE_MS: u64 = 30_000;
-/// Terminals that may run at once: an agent whose create is refused drops its session.
-const COMMANDS: u32 = 256;
-/// Grace of the jobs of a session that is closed.
-const GRACE_MS: u64 = 1_000;
-/// How long the supervisor may take to be there when the editor shakes hands.
-const REACH: Duration = Duration::from_secs(10);
 /// Tries to find an id that nobody has.
 const TRIES: u32 = 5;
 
@@ -51,7 +43,8 @@ impl Surroundings {
         let mut options = self.options.clone();
         options.session = None;
         let client = Client::new(options);
-        match tokio::time::timeout(REACH, client.hello()).await {
+        match tokio::time::timeout(Duration::from_millis(limits::acp::REACH), client.hello()).await
+        {
             Ok(Ok(_)) => Ok(client),
             Ok(Err(why)) => Err(why.to_string()),
             Err(_) => Err("the supervisor does not answer".into()),
@@ -68,8 +61,8 @@ impl Surroundings {
             options.session = Some(OpenSession {
                 id: Some(format!("{}-{}", self.name, &ostler::fresh_key()[..6])),
                 root: root.map(str::to_owned),
-                commands: Some(COMMANDS.min(limits::quota_ceiling())),
-                lease_ms: Some(LEASE_MS),
+                commands: Some(limits::acp::COMMANDS.min(limits::quota_ceiling())),
+                lease_ms: Some(limits::AGENT_LEASE),
                 ..OpenSession::default()
             });
             let client = Client::new(options);
@@ -220,7 +213,7 @@ impl Session {
         };
         let params = CloseSession {
             session: Some(opened.id),
-            grace_ms: Some(GRACE_MS),
+            grace_ms: Some(limits::acp::JOB_GRACE),
         };
         // A supervisor that is gone has ended them itself; one that cannot be asked does so by the lease.
         let _ = opened.client.ask::<SessionClose>(params).await;

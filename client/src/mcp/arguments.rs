@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use ostler_proto::id;
+use ostler_proto::limits;
 use serde_json::{Map, Value};
 
 use super::fault::Fault;
 use super::words;
-
-/// At most so many jobs in one call.
-const IDS: usize = 16;
 
 /// The arguments of one call.
 #[derive(Debug)]
@@ -150,10 +148,10 @@ impl Arguments {
         };
         let mut told = std::collections::HashSet::new();
         ids.retain(|id| told.insert(id.clone()));
-        if ids.len() > IDS {
+        if ids.len() > limits::mcp::IDS {
             return Err(wrong(
                 name,
-                &format!("has {} jobs, at most {IDS}", ids.len()),
+                &format!("has {} jobs, at most {}", ids.len(), limits::mcp::IDS),
             ));
         }
         Ok(ids)

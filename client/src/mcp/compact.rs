@@ -22,16 +22,6 @@ use super::shells::{self, Untold};
 use super::text::{self, Share};
 use super::{status, words};
 
-/// The default wait of a run, and of an output with a condition.
-const WAIT: u64 = 30_000;
-/// The default wait of an input.
-const INPUT_WAIT: u64 = 10_000;
-/// Lines around a match.
-const CONTEXT: u64 = 2;
-/// Rows of a list.
-const ROWS: usize = 20;
-/// Bytes of a row of a list.
-const ROW: usize = 120;
 /// Window of a terminal.
 pub(crate) const WINDOW: Size = Size {
     rows: 40,
@@ -83,7 +73,7 @@ pub(crate) async fn call(
 
 async fn run(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let command = args.needed("command")?;
-    let wait = call.patience(args.wait("wait_s", WAIT, call.max_wait)?);
+    let wait = call.patience(args.wait("wait_s", limits::mcp::COMPACT_WAIT, call.max_wait)?);
     let until = until(args)?;
     if let Some(shell) = args.text("shell")? {
         return in_shell(call, args, shell, command, wait, until.unwrap_or_default()).await;
@@ -555,7 +545,7 @@ async fn output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     }
     let wait = match (&until, args.has("wait_s")) {
         (None, false) => 0,
-        _ => call.patience(args.wait("wait_s", WAIT, call.max_wait)?),
+        _ => call.patience(args.wait("wait_s", limits::mcp::COMPACT_WAIT, call.max_wait)?),
     };
     let waits = until.is_some() || args.has("wait_s");
     let until = until.unwrap_or_default();
@@ -800,7 +790,7 @@ async fn matches(
         since,
         max: Some(call.front.page),
         pattern: Some(pattern.to_owned()),
-        context: Some(CONTEXT),
+        context: Some(limits::mcp::COMPACT_CONTEXT),
         ..Read::default()
     };
     let found = call.client.ask::<JobRead>(read).await;
@@ -869,7 +859,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Fault> {
     let total = rows.len();
     let mut live = Vec::new();
     let mut blocks = Vec::new();
-    for row in rows.iter().take(ROWS) {
+    for row in rows.iter().take(limits::mcp::COMPACT_ROWS) {
         blocks.push(list_row(call, row).await);
     }
     for row in &rows {
@@ -885,8 +875,8 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Fault> {
     if !live.is_empty() {
         last += &format!("; live: {}", live.join(", "));
     }
-    if total > ROWS {
-        last = format!("{} more]\n[{last}", total - ROWS);
+    if total > limits::mcp::COMPACT_ROWS {
+        last = format!("{} more]\n[{last}", total - limits::mcp::COMPACT_ROWS);
     }
     Ok(Answer {
         blocks,
@@ -924,14 +914,14 @@ pub(crate) async fn list_row(call: &Call<'_>, row: &Row) -> Block {
         .facts
         .iter()
         .fold(block.phrase.clone(), |l, f| l + "; " + f);
-    block.phrase = words::cut(&format!("{facts}: {command}"), ROW);
+    block.phrase = words::cut(&format!("{facts}: {command}"), limits::mcp::COMPACT_ROW);
     block.kind = match row.kind {
         Kind::Command => Some("command"),
         Kind::Shell => Some("shell"),
         Kind::Agent => Some("agent"),
         Kind::Send => None,
     };
-    block.command = Some(words::cut(&command, ROW));
+    block.command = Some(words::cut(&command, limits::mcp::COMPACT_ROW));
     block.hint = None;
     block.note = None;
     block.is_row = true;
@@ -943,7 +933,7 @@ async fn input(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let text = args.text("text")?.unwrap_or_default();
     let keys = args.text("keys")?.unwrap_or_default();
     let keys: Vec<String> = keys.split_whitespace().map(str::to_owned).collect();
-    let wait = args.wait("wait_s", INPUT_WAIT, call.max_wait)?;
+    let wait = args.wait("wait_s", limits::mcp::COMPACT_INPUT_WAIT, call.max_wait)?;
     let row = call.row(id).await?;
     if row.kind == Kind::Shell {
         shells::check_open(&row, call)?;

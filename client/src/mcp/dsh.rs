@@ -21,16 +21,8 @@ use super::names::DSH;
 use super::shells::{self, Untold};
 use super::{sandbox, status, text, words};
 
-/// The default time limit of a command, and the longest, in ms.
-const TIMEOUT: (u64, u64) = (120_000, 600_000);
-/// The same of a wait for a job.
-const WAIT: (u64, u64) = (30_000, 600_000);
-/// Longest wait of a send, in ms.
-const SEND: u64 = 30_000;
 /// Window of a terminal.
 const WINDOW: (u16, u16) = (40, 160);
-/// Lines of a read where none are named.
-const LINES: u64 = 500;
 
 /// Names before the present ones.
 const OLD: [(&str, &str); 3] = [
@@ -117,7 +109,7 @@ async fn bash(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     text_of(args, "description")?;
     sandbox::check(args)?;
     let background = args.flag("run_in_background")?.unwrap_or(false);
-    let timeout = time(args, "timeoutMs", TIMEOUT)?;
+    let timeout = time(args, "timeoutMs", limits::mcp::DSH_TIMEOUT)?;
     let start = Start {
         args: ["bash", "-c", command].map(String::from).into(),
         // What runs in the background has no limit.
@@ -342,7 +334,7 @@ fn status_line(row: &Row) -> String {
 
 async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let mut row = job(call, args).await?;
-    let timeout = time(args, "timeout_ms", WAIT)?.min(call.max_wait);
+    let timeout = time(args, "timeout_ms", limits::mcp::DSH_WAIT)?.min(call.max_wait);
     if args.flag("wait")?.unwrap_or(false) && !row.is_over() {
         call.watch(&row);
         let waited =
@@ -514,7 +506,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         id: row.process_id.clone(),
         text: text.to_owned(),
         enter: args.flag("submit")?.unwrap_or(true),
-        timeout_ms: (!background).then(|| SEND.min(call.max_wait)),
+        timeout_ms: (!background).then(|| limits::mcp::DSH_SEND.min(call.max_wait)),
         max: Some(limits::RING),
         background,
         ..Send::default()
@@ -576,7 +568,7 @@ fn add_exit(json: &mut Value, row: &Row) {
 async fn read(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let row = terminal(call, args).await?;
     let offset = args.whole("offset")?.unwrap_or(0);
-    let count = args.whole("count")?.unwrap_or(LINES);
+    let count = args.whole("count")?.unwrap_or(limits::mcp::DSH_LINES);
     if count == 0 {
         return Err(Fault::argument("count must be 1 or more."));
     }

@@ -18,17 +18,6 @@ use super::shells::{self, Untold};
 use super::text::{self, Share, Text};
 use super::{sandbox, status, words};
 
-/// A command is ended when it has printed so many bytes.
-const OUTPUT_LIMIT: u64 = 10 * 1024 * 1024;
-/// Longest wait that a tool of this set lets one ask for, in ms.
-const WAIT_MAX: u64 = 300_000;
-/// The default wait of `task_wait` and of `shell_send`, in ms.
-const TASK_WAIT: u64 = 45_000;
-/// See [`TASK_WAIT`].
-const SEND_WAIT: u64 = 2_000;
-/// Longest wait of a send.
-const SEND_MAX: u64 = 45_000;
-
 /// How much of a command's own result is shown.
 pub(crate) fn own() -> Share {
     Share {
@@ -125,7 +114,7 @@ async fn terminal(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         line: Some(command.to_owned()),
         output: OutputPolicy {
             merge: !pty,
-            max_bytes: Some(OUTPUT_LIMIT),
+            max_bytes: Some(limits::mcp::EPOCH_OUTPUT),
             on_limit: OnLimit::Stop,
             ..OutputPolicy::default()
         },
@@ -158,9 +147,10 @@ async fn terminal(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
 /// How a foreground result of this set ends: the id last, and where the rest is.
 fn finish(block: &mut Block, row: &Row) {
     if row.outcome == Some(Outcome::OutputLimit) {
-        block
-            .markers
-            .push(format!("output limit: {OUTPUT_LIMIT} bytes; killed"));
+        block.markers.push(format!(
+            "output limit: {} bytes; killed",
+            limits::mcp::EPOCH_OUTPUT
+        ));
     }
     if let Some(cut) = block.cut {
         let rest = match &row.output.spill {
@@ -257,8 +247,8 @@ fn add_page(block: &mut Block, row: &Row, since: Option<u64>, text: Text) {
 
 async fn wait(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let id = args.needed("id")?;
-    let asked = args.whole("timeoutMs")?.unwrap_or(TASK_WAIT);
-    let timeout = asked.min(WAIT_MAX).min(call.max_wait);
+    let asked = args.whole("timeoutMs")?.unwrap_or(limits::mcp::EPOCH_WAIT);
+    let timeout = asked.min(limits::mcp::EPOCH_WAIT_MAX).min(call.max_wait);
     let row = call.row(id).await?;
     if row.kind == Kind::Shell && !row.is_over() {
         let mut block = status::block(&row, &[], super::now());
@@ -358,8 +348,8 @@ async fn a_shell(call: &Call<'_>, id: &str) -> Result<Row, Fault> {
 async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let id = args.needed("id")?;
     let input = args.needed("input")?;
-    let wait = args.whole("wait")?.unwrap_or(SEND_WAIT);
-    let wait = wait.min(SEND_MAX).min(call.max_wait);
+    let wait = args.whole("wait")?.unwrap_or(limits::mcp::EPOCH_SEND_WAIT);
+    let wait = wait.min(limits::mcp::EPOCH_SEND_MAX).min(call.max_wait);
     let row = a_shell(call, id).await?;
     shells::check_open(&row, call)?;
     call.watch(&row);

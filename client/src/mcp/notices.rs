@@ -7,10 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ostler_proto::limits;
 use ostler_proto::methods::Notice;
-
-/// At most so many in a result.
-const MOST: usize = 5;
 
 /// What a result takes along.
 #[derive(Debug, Default)]
@@ -131,7 +129,7 @@ impl Ledger {
                 taken.numbers.push(number);
                 continue;
             };
-            if lines.len() >= MOST {
+            if lines.len() >= limits::mcp::NOTICES {
                 more += 1;
                 continue;
             }
@@ -142,7 +140,7 @@ impl Ledger {
             if state.taken.values().any(|t| t.own.contains(number)) {
                 continue;
             }
-            if lines.len() >= MOST {
+            if lines.len() >= limits::mcp::NOTICES {
                 more += 1;
                 continue;
             }

@@ -5,15 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ostler::Client;
+use ostler_proto::limits;
 use ostler_proto::methods::{JobGet, Target};
 use rmcp::RoleServer;
 use rmcp::model::ProgressNotificationParam;
 use rmcp::service::RequestContext;
 
 use super::words;
-
-const FIRST: Duration = Duration::from_secs(5);
-const NEXT: Duration = Duration::from_secs(10);
 
 /// What a call works on, as far as it knows.
 #[derive(Default)]
@@ -62,7 +60,7 @@ pub(crate) async fn beside<T>(
     };
     tokio::pin!(work);
     let began = Instant::now();
-    let mut at = FIRST;
+    let mut at = Duration::from_millis(limits::mcp::PROGRESS_FIRST);
     loop {
         tokio::select! {
             biased;
@@ -81,7 +79,7 @@ pub(crate) async fn beside<T>(
         progress.message = message;
         // A client that is gone is seen by who reads.
         let _ = context.peer.notify_progress(progress).await;
-        at += NEXT;
+        at += Duration::from_millis(limits::mcp::PROGRESS_NEXT);
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use ostler_proto::limits;
 use ostler_proto::methods::{JobStop, ReadNotices, SessionNotices, Stop};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
@@ -30,13 +31,6 @@ use super::session::{self, Open, Sessions};
 use super::status;
 use super::tasks::Tasks;
 use super::transport::{Prepared, key};
-
-/// How long clients may keep the list of tools.
-const LIST_TTL: u64 = 86_400_000;
-/// How long beyond the longest wait a supervisor may say nothing: it may be started, or be replaced, meanwhile.
-const SILENCE: Duration = Duration::from_secs(30);
-/// A call that takes longer becomes a task, in ms.
-const TASK_AFTER: u64 = 2_000;
 
 /// The server of one client. Calls that become tasks outlive their request, and hold it too.
 pub(crate) struct Server(pub(crate) Arc<Inner>);
@@ -90,7 +84,7 @@ impl ServerHandler for Server {
         let tools = serde_json::from_str(self.tools.get())
             .map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
         let mut list = ListToolsResult::with_all_items(tools);
-        list.ttl_ms = Some(LIST_TTL);
+        list.ttl_ms = Some(limits::mcp::LIST_TTL);
         list.cache_scope = Some(CacheScope::Public);
         Ok(list)
     }
@@ -106,7 +100,7 @@ impl ServerHandler for Server {
         }
         let task_after = self
             .may_be_task(&request.name, &context)
-            .then_some(TASK_AFTER);
+            .then_some(limits::mcp::TASK_AFTER);
         let watched = Arc::new(Watched::default());
         let most = Duration::from_millis(self.front.max_wait);
         let mut gone = self.gone.clone();
@@ -133,7 +127,7 @@ impl ServerHandler for Server {
                 () = context.ct.cancelled() => Ended::Left("nobody waits for this"),
                 _ = gone.wait_for(|gone| *gone) => Ended::Left("the client is gone"),
                 answer = done => Ended::Done(Box::new(answer)),
-                () = tokio::time::sleep(most + SILENCE), if task_after.is_none() => Ended::Silent,
+                () = tokio::time::sleep(most + Duration::from_millis(limits::mcp::SILENCE)), if task_after.is_none() => Ended::Silent,
                 process = task_known(&watched), if task_after.is_some() => Ended::Task(process),
             }
         };
@@ -143,7 +137,8 @@ impl ServerHandler for Server {
                 Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into())
             }
             Ended::Silent => {
-                let words = Fault::silent(most + SILENCE).text();
+                let words =
+                    Fault::silent(most + Duration::from_millis(limits::mcp::SILENCE)).text();
                 Ok(CallToolResult::error(vec![ContentBlock::text(words)]).into())
             }
             Ended::Done(answer) => Ok(self.answered(*answer, &context).await.into()),
@@ -244,7 +239,7 @@ enum Ended {
 
 /// The job of a call that has taken too long to be awaited.
 async fn task_known(watched: &Watched) -> String {
-    tokio::time::sleep(Duration::from_millis(TASK_AFTER)).await;
+    tokio::time::sleep(Duration::from_millis(limits::mcp::TASK_AFTER)).await;
     match watched.process() {
         Some((process_id, _)) => process_id,
         None => std::future::pending().await,

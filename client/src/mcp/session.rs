@@ -30,9 +30,6 @@ use tokio::sync::Mutex;
 use super::notices::Ledger;
 use super::{status, words};
 
-/// How many front ends of one client may work in one folder at once and still find their sessions again.
-const PLACES: u32 = 64;
-
 /// What the front end is told about itself at its start.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
@@ -245,7 +242,7 @@ impl Sessions {
         builder.recursive(true).mode(0o700).create(&folder).ok()?;
         let folder_of = self.origin.here.as_os_str().as_encoded_bytes();
         let (name, _) = id::session_of_root(short, folder_of);
-        (0..PLACES).find_map(|n| locked(&folder.join(format!("{name}.{n}"))))
+        (0..limits::mcp::PLACES).find_map(|n| locked(&folder.join(format!("{name}.{n}"))))
     }
 
     /// Says what lives in a session that was taken over.

@@ -19,13 +19,6 @@ use super::status;
 use super::text::{self, Share, Text};
 use super::words;
 
-/// How long it is looked whether somebody waits for a terminal: a few times what the kernel's answer needs.
-const GLANCE: u64 = 80;
-/// The shortest time in which a line is handed over.
-const HAND_OVER: u64 = 250;
-/// How long a shell that was just opened may take to its first prompt before its first line waits for it.
-const FIRST_PROMPT: u64 = 10_000;
-
 /// What came of a line or of typed text.
 pub(crate) struct Came {
     /// Why the call returns.
@@ -87,7 +80,7 @@ fn in_path(front: &Front, program: &str) -> Option<String> {
 
 /// How long the first line of a shell waits for its first prompt.
 pub(crate) fn first_prompt(wait: u64) -> u64 {
-    wait.clamp(HAND_OVER, FIRST_PROMPT)
+    wait.clamp(limits::mcp::HAND_OVER, limits::mcp::FIRST_PROMPT)
 }
 
 /// Ends a shell whose id nobody was told.
@@ -156,7 +149,7 @@ pub(crate) async fn exec(call: &Call<'_>, row: &Row, line: &str, wait: u64) -> R
     let ask = Exec {
         id: row.process_id.clone(),
         line: line.to_owned(),
-        timeout_ms: Some(wait.max(HAND_OVER)),
+        timeout_ms: Some(wait.max(limits::mcp::HAND_OVER)),
         max: Some(0),
         // Asked again when the supervisor is replaced meanwhile, it runs once.
         key: Some(call.front.key()),
@@ -284,7 +277,13 @@ pub(crate) async fn await_input(
 
 /// What is true of a terminal at this moment.
 pub(crate) async fn glance(call: &Call<'_>, row: &Row) -> Result<Came, Fault> {
-    let waited = await_input(&call.client, &row.process_id, For::Input, Some(GLANCE)).await;
+    let waited = await_input(
+        &call.client,
+        &row.process_id,
+        For::Input,
+        Some(limits::mcp::GLANCE),
+    )
+    .await;
     let waited = waited.map_err(|e| call.fault(&row.id, &e))?;
     let line = call.front.line(&row.process_id);
     let took = line.as_ref().map_or(0, |line| {

@@ -1,16 +1,12 @@
 //! Calls that became tasks, for clients that declare the extension: each goes on without a bound until it has its result.
 
+use ostler_proto::limits;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rmcp::ErrorData;
 use rmcp::model::{DetailedTask, GetTaskResult, JsonObject, Task, TaskPayload, TaskStatus};
 use tokio::task::AbortHandle;
-
-/// Finished tasks that are kept.
-const MOST: usize = 1_000;
-/// How often a client should ask, in ms.
-const POLL: u64 = 1_000;
 
 /// What became of a call.
 #[derive(Debug)]
@@ -52,7 +48,7 @@ impl Tasks {
         stops: Option<String>,
     ) -> Task {
         let mut all = self.lock();
-        if all.len() >= MOST {
+        if all.len() >= limits::mcp::TASKS {
             all.retain(|_, entry| matches!(entry.state, State::Working));
         }
         let is_taken = |id: &str| {
@@ -130,7 +126,8 @@ fn task(id: &str, entry: &Entry) -> Task {
         State::Done(_) => TaskStatus::Completed,
         State::Cancelled => TaskStatus::Cancelled,
     };
-    Task::new(id, status, &entry.created, &entry.updated).with_poll_interval_ms(POLL)
+    Task::new(id, status, &entry.created, &entry.updated)
+        .with_poll_interval_ms(limits::mcp::TASK_POLL)
 }
 
 fn unknown(id: &str) -> ErrorData {

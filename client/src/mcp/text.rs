@@ -2,6 +2,7 @@
 
 use ostler::{Client, Error};
 use ostler_proto::job::{Page, Row};
+use ostler_proto::limits;
 use ostler_proto::methods::{JobRead, Read};
 
 use super::fold::fold;
@@ -17,19 +18,15 @@ pub(crate) struct Share {
     pub(crate) tail: usize,
 }
 
-/// Bytes of a page, and of what matches.
-pub(crate) const PAGE: u64 = 8 * 1024;
 /// What a page may be as JSON, in bytes for each of its own, and what stands around it.
 const JSON: (u64, u64) = (2, 400);
-/// Smallest page.
-const LEAST: u64 = 16;
 
 /// Bytes of a page that is shown whole in a result of at most so many: whoever reads on from its end must have had all of
 /// it.
 pub(crate) fn page_within(result: usize) -> u64 {
     let (each, around) = JSON;
     let room = (result as u64).saturating_sub(around) / each;
-    room.clamp(LEAST, PAGE)
+    room.clamp(limits::mcp::PAGE_LEAST, limits::mcp::PAGE)
 }
 
 /// Output, with what is known of the parts that are not here.
@@ -170,7 +167,7 @@ pub(crate) async fn page_from(
 /// The supervisor's.
 pub(crate) async fn newest(client: &Client, row: &Row) -> Result<Text, Error> {
     let begin = row.output.start;
-    let from = row.output.end.saturating_sub(PAGE).max(begin);
+    let from = row.output.end.saturating_sub(limits::mcp::PAGE).max(begin);
     let mut text = stretch(client, row, from, row.output.end).await?;
     if from > begin {
         // From the beginning of a line.
