@@ -192,6 +192,8 @@ pub(crate) mod tests {
             replaced: None,
             artifacts: Vec::new(),
             terminal: None,
+            stages: Vec::new(),
+            retry: None,
             title: None,
             output: Output::default(),
             tree: Tree::default(),

@@ -26,6 +26,8 @@ fn main() -> ExitCode {
         ["daemon", "check", ..] => {
             ostler_supervisor::check(ostler::BUILD, args.get(3).map(Path::new))
         }
+        // A program of a job's tree.
+        ["daemon", "pipe", ..] => ostler_supervisor::pipe(args.into_iter().skip(3).collect()),
         ["daemon", "supervise", ..] => cli::daemon::supervise(args.get(3..).unwrap_or_default()),
         _ => cli::main(args),
     }

@@ -116,6 +116,9 @@ pub struct CreateOptions {
     /// `env` is the whole environment.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub env_replace: bool,
+    /// Variables that are kept from it, by name; what `env` gives it, it has all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
     /// File mode mask.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,

@@ -226,6 +226,41 @@ pub struct Artifact {
     pub bytes: u64,
 }
 
+/// One command of a pipeline: what became of it.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct StageRow {
+    /// All arguments, the program first.
+    pub args: Vec<String>,
+    /// The file that was executed, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_path: Option<String>,
+    /// Process number; metadata.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// What it returned. Of a living job `job/get` tells, lists do not.
+    pub exit_code: Option<i32>,
+    /// The signal that it died of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Ended as expected; null while it is not known how it ended.
+    pub ok: Option<bool>,
+}
+
+/// What to know before something is started once more: nothing was started now, the row is that of the first time.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// It is not over, or somebody is left of it: a second one would run beside that.
+    pub running: bool,
+    /// Its program was executed, so that what it does may be done, in part or as a whole. False: it never ran, and may be
+    /// started with another key. Null: not known yet.
+    pub ran: Option<bool>,
+    /// What the caller said that it does: `read`, `write`, `network` or `process`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side_effect: Option<String>,
+}
+
 /// One job, as lists and `job/get` show it.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -252,7 +287,7 @@ pub struct Row {
     pub exit_code: Option<i32>,
     /// The signal that the main process died of.
     pub signal: Option<String>,
-    /// Ended by itself with an expected code; null while it lives.
+    /// Ended by itself with an expected code, and so did each of its stages; null while it lives.
     pub ok: Option<bool>,
     /// The outcome is `timed_out`.
     pub timed_out: bool,
@@ -271,8 +306,14 @@ pub struct Row {
     /// The file that was executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_path: Option<String>,
-    /// All arguments, the program first.
+    /// All arguments, the program first; of a pipeline, those of its first stage.
     pub args: Vec<String>,
+    /// In the answer to a request whose key is known: what to know of the job that it started then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// The commands of a pipeline, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageRow>,
     /// Working directory.
     pub cwd: String,
     /// When it was accepted.
@@ -333,6 +374,9 @@ pub struct JobResult {
     /// The file that was executed, as it was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileIdentity>,
+    /// Variables that whoever started it kept from it, by name: null in `env`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
     /// The run became a background job; it is not over.
     #[serde(default)]
     pub detached: bool,

@@ -300,6 +300,8 @@ pub const HEADER: usize = 4 * 1024;
 
 /// Arguments and environment of one job together. The kernel's own bound is usually lower and is then the job's `spawn_failed`.
 pub const ARGUMENTS: usize = 16 * 1024 * 1024;
+/// Commands of one pipeline: nobody types more, and each is a process.
+pub const STAGES: usize = 64;
 /// Longest name of a job or session.
 pub const NAME: usize = 64;
 /// Least time between two heartbeats of a job.

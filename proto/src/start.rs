@@ -47,6 +47,18 @@ pub struct OutputPolicy {
     pub merge: bool,
 }
 
+/// One command of a pipeline.
+#[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stage {
+    /// Program and arguments.
+    pub args: Vec<String>,
+    /// Exit codes that count as success; 0 alone when empty. Of all but the last stage SIGPIPE counts, too: whoever read
+    /// from it had enough.
+    #[serde(default)]
+    pub ok: Vec<i32>,
+}
+
 /// `job/start`.
 #[derive(Serialize, Deserialize, JsonSchema, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -55,10 +67,14 @@ pub struct Start {
     pub session: Option<String>,
     /// Idempotency key: the same key and parameters answer the same job.
     pub key: Option<String>,
-    /// Program and arguments. Either this or `line`.
+    /// Program and arguments. Either this, `line` or `stages`.
     pub args: Vec<String>,
-    /// A line for `/bin/sh -c`. Either this or `args`.
+    /// A line for `/bin/sh -c`.
     pub line: Option<String>,
+    /// A pipeline: each reads what the one before it writes, no shell is between them. One job, in which the last one's
+    /// end is the job's; the row has the end of each. 64 at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     /// Absolute working directory; the session's root, else the home directory, when absent.
     pub cwd: Option<String>,
     /// Variables; null removes one.
@@ -81,7 +97,7 @@ pub struct Start {
     pub grace_ms: Option<u64>,
     /// What is done with output.
     pub output: OutputPolicy,
-    /// Exit codes that count as success; 0 alone when empty.
+    /// Exit codes that count as success; 0 alone when empty. Those of `stages` stand there.
     pub ok: Vec<i32>,
     /// `read`, `write`, `network` or `process`: what the caller says it does; kept in the record.
     pub side_effect: Option<String>,

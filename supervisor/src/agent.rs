@@ -158,5 +158,6 @@ fn finished(job: &Job, end: End) -> Finished {
         cpu_ms: 0,
         texts: None,
         notice: None,
+        stages: Vec::new(),
     }
 }

@@ -11,8 +11,8 @@ use std::sync::{
 
 use ostler_proto::{
     job::{
-        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Row, SessionRef, Size,
-        SpawnError, State, Survivor, Tree,
+        Artifact, FileIdentity, Kind, Outcome, OutcomeDetail, Output, Retry, Row, SessionRef, Size,
+        SpawnError, StageRow, State, Survivor, Tree,
     },
     methods::{Happened, OnLimit, Start},
 };
@@ -25,6 +25,7 @@ use crate::{
     feed::Feed,
     log::Log,
     owner::Owner,
+    pipeline::{Pipeline, StageEnd},
     terminal::{
         Desk, Face, Settings, Terminal,
         dialect::ShellSpec,
@@ -65,7 +66,7 @@ impl Plan {
 }
 
 /// Takes away the folder of a shell beside everything else: a disk that does not answer must not hold anybody up.
-pub(crate) fn clean_beside(shell: Option<ShellSpec>) {
+fn clean_beside(shell: Option<ShellSpec>) {
     if shell.is_some() {
         tokio::task::spawn_blocking(move || clean(shell.as_ref()));
     }
@@ -136,6 +137,12 @@ pub(crate) struct Spec {
     /// Bytes of text that an agent wants at most of it, where it is an ACP terminal.
     #[serde(default)]
     pub(crate) text_limit: Option<u64>,
+    /// Its commands, where they are several.
+    #[serde(default)]
+    pub(crate) pipeline: Option<Pipeline>,
+    /// Variables that the request kept from it.
+    #[serde(default)]
+    pub(crate) withheld: Vec<String>,
     /// The tree ends with its request, until it is detached.
     pub(crate) bound: bool,
     /// Where output goes that leaves the ring.
@@ -276,6 +283,9 @@ pub(crate) struct Finished {
     pub(crate) texts: Option<Texts>,
     /// Number of the notice that tells of this end; none for a foreground run, whose caller has the result.
     pub(crate) notice: Option<u64>,
+    /// How the stages of a pipeline ended.
+    #[serde(default)]
+    pub(crate) stages: Vec<StageEnd>,
 }
 
 /// Head and tail of both streams.
@@ -470,6 +480,14 @@ impl Job {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *last = Arc::downgrade(send);
+    }
+
+    /// Takes away what lay on the disk for its processes, of which none is left.
+    pub(crate) fn clean_beside(&self) {
+        clean_beside(self.spec.shell.clone());
+        if let Some(pipeline) = self.spec.pipeline.clone() {
+            tokio::task::spawn_blocking(move || pipeline.clean());
+        }
     }
 
     /// Its short id.
@@ -679,6 +697,7 @@ impl Job {
         let outcome = finished.map(|f| f.outcome);
         let exit_code = finished.and_then(|f| f.exit_code);
         let seat = self.seat();
+        let stages = self.stages(finished.map_or(&[], |f| &f.stages));
         Row {
             id: seat.id,
             process_id: self.spec.process_id.clone(),
@@ -690,7 +709,7 @@ impl Job {
             outcome_detail: self.detail(status),
             exit_code,
             signal: finished.and_then(|f| f.signal.clone()),
-            ok: outcome.map(|o| o == Outcome::Exited && self.is_expected(exit_code)),
+            ok: outcome.map(|o| o == Outcome::Exited && self.is_expected(exit_code, &stages)),
             shell: self.spec.sent_to.clone(),
             timed_out: outcome == Some(Outcome::TimedOut),
             cancelled: outcome == Some(Outcome::Stopped),
@@ -699,6 +718,8 @@ impl Job {
             executable: self.spec.args.first().cloned().unwrap_or_default(),
             resolved_path: status.resolved.clone(),
             args: self.spec.args.clone(),
+            stages,
+            retry: None,
             cwd: self.spec.cwd.clone(),
             started_at: self.spec.accepted.wall,
             finished_at: finished.map(|f| self.finished_wall(f)),
@@ -744,7 +765,16 @@ impl Job {
         a.wall + finished.at.mono.saturating_sub(a.mono) + a.slept_until(&finished.at)
     }
 
-    fn is_expected(&self, code: Option<i32>) -> bool {
+    /// What its stages are, with what is known of their ends.
+    pub(crate) fn stages(&self, ends: &[StageEnd]) -> Vec<StageRow> {
+        let pipeline = self.spec.pipeline.as_ref();
+        pipeline.map_or_else(Vec::new, |pipeline| pipeline.rows(ends))
+    }
+
+    fn is_expected(&self, code: Option<i32>, stages: &[StageRow]) -> bool {
+        if !stages.is_empty() {
+            return stages.iter().all(|stage| stage.ok == Some(true));
+        }
         let ok = &self.spec.ok;
         if code.is_none() && self.spec.kind == Kind::Send {
             // What was typed was taken; a program at its prompt tells no code.
@@ -757,6 +787,23 @@ impl Job {
                 ok.contains(&c)
             }
         })
+    }
+
+    /// What to know before the same is started once more.
+    pub(crate) fn retry(&self) -> Retry {
+        let status = self.status();
+        let is_over = status.finished.is_some();
+        let outcome = status.finished.as_ref().map(|f| f.outcome);
+        Retry {
+            running: !is_over || status.left > 0,
+            ran: if status.resolved.is_some() || self.spec.is_bare() {
+                Some(true)
+            } else {
+                // It ended without an exec; of what is lost nobody knows that.
+                (is_over && outcome != Some(Outcome::Lost)).then_some(false)
+            },
+            side_effect: self.spec.side_effect.clone(),
+        }
     }
 
     /// Detail of the outcome, or of a stop that has not ended everything.

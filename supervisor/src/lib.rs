@@ -61,6 +61,10 @@ mod ledger;
 mod fuzz;
 mod life;
 
+mod pipeline;
+
+mod program;
+
 mod pump;
 
 mod feed;
@@ -273,6 +277,12 @@ pub fn folders_of(words: &[OsString]) -> Option<Folders> {
 /// Runs the supervisor: the hidden entry that the keeper executes, with its wire on descriptor 3.
 pub fn supervise(folders: Folders, build: &str) -> ExitCode {
     daemon::run(folders, build)
+}
+
+/// Runs the stages of a pipeline: the hidden entry that the job of one executes. `words`: where it reports, then the
+/// stages.
+pub fn pipe(words: Vec<OsString>) -> ExitCode {
+    pipeline::runner::run(words)
 }
 
 /// Says whether this program could take over a house, with copies of its ledger on descriptor 3 and of its jobs' records

@@ -398,6 +398,8 @@ fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option
         job.log.seal();
         job.log.close_spill();
         job.publish(|s| s.over = true);
+        // Its supervisor may have died before it did that.
+        job.clean_beside();
         return;
     };
     if job.status().finished.is_some() {

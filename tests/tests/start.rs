@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ostler_proto::job::{JobResult, Outcome, State};
+use ostler_proto::job::{JobResult, Outcome, Retry, State};
 use ostler_proto::methods::{
     Hello, JobStart, JobStop, JobWait, OnLimit, OpenSession, OutputPolicy, ResourceLimit,
     SessionOpen, Start, Stdin, Stop, Wait,
@@ -736,5 +736,94 @@ fn no_list_and_no_wide_stop_of_a_stranger_meets_a_foreign_job() {
         let release = json!({ "id": job.process_id });
         stranger.call("job/release", release).await;
         assert_eq!(mine.get(&job.id).await.row.state, State::Running);
+    });
+}
+
+/// 002, the questions before a retry: still running? did it run? what does it do?
+#[test]
+fn a_known_key_is_answered_with_what_to_know_before_a_retry() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let keyed = |key: &str, start: Start| Start {
+            key: Some(key.into()),
+            side_effect: Some("write".into()),
+            ..start
+        };
+        let go = house.fifo("go");
+        let first = keyed("k", script(&format!("say ready , await {go}")));
+        assert_eq!(desk.ready(first.clone()).await.retry, None);
+        let facts = |running, ran| {
+            Some(Retry {
+                running,
+                ran,
+                side_effect: Some("write".into()),
+            })
+        };
+        let again = desk.must::<JobStart>(first.clone()).await;
+        assert_eq!(
+            (again.id.as_str(), again.retry),
+            ("t1", facts(true, Some(true)))
+        );
+        house.kill_supervisor().await;
+        let after = desk.must::<JobStart>(first.clone()).await;
+        assert_eq!(after.retry, facts(true, Some(true)));
+        house.open(&go).await;
+        desk.wait("t1").await;
+        let over = desk.must::<JobStart>(first).await;
+        assert_eq!(
+            (over.ok, over.retry),
+            (Some(true), facts(false, Some(true)))
+        );
+        assert_eq!(desk.get("t1").await.row.retry, None, "nobody asked again");
+        let never = keyed("n", command(["no-such-program-9"]));
+        desk.must::<JobStart>(never.clone()).await;
+        let never = desk.must::<JobStart>(never).await;
+        assert_eq!(never.retry, facts(false, Some(false)));
+        let left = keyed("l", script("fork [ ignore HUP , sleep ] , exit 0"));
+        let id = desk.must::<JobStart>(left.clone()).await.id;
+        desk.wait(&id).await;
+        let left = desk.must::<JobStart>(left).await;
+        assert_eq!(left.retry, facts(true, Some(true)), "its child runs on");
+    });
+}
+
+#[test]
+fn a_run_that_is_asked_again_says_so_in_its_first_word_and_in_its_result() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let start = Start {
+            key: Some("k".into()),
+            ..script("say x")
+        };
+        assert_eq!(desk.run(start.clone()).await.row.retry, None);
+        let again = desk.run(start).await;
+        let facts = Retry {
+            running: false,
+            ran: Some(true),
+            side_effect: None,
+        };
+        assert_eq!(again.row.retry, Some(facts));
+        assert_eq!(again.stdout.as_deref(), Some("x\n"));
+    });
+}
+
+#[test]
+fn what_was_kept_from_a_job_is_named_where_everything_of_it_is_told() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let env = [("B_TOKEN", None), ("A_KEY", None), ("SHOWN", Some("1"))];
+        let start = Start {
+            env: env.map(|(n, v)| (n.into(), v.map(Into::into))).into(),
+            ..script("environ")
+        };
+        let result = desk.run(start).await;
+        assert_eq!(result.withheld, ["A_KEY", "B_TOKEN"]);
+        let seen = result.stdout.unwrap_or_default();
+        assert!(
+            seen.contains("SHOWN=1") && !seen.contains("TOKEN"),
+            "{seen}"
+        );
+        house.kill_supervisor().await;
+        assert_eq!(desk.get("t1").await.withheld, ["A_KEY", "B_TOKEN"]);
     });
 }

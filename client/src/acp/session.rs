@@ -26,8 +26,8 @@ pub(crate) struct Surroundings {
     pub(crate) options: Options,
     /// What sessions are called: the agent's program.
     pub(crate) name: String,
-    /// The whole environment; that of a login when absent.
-    pub(crate) env: Option<Vec<EnvVariable>>,
+    /// The whole environment, with what is withheld without a value; that of a login when absent.
+    pub(crate) env: Option<BTreeMap<String, Option<String>>>,
     /// File mode mask.
     pub(crate) umask: u32,
     /// Resource limits.
@@ -238,7 +238,14 @@ async fn create(
     mut params: CreateTerminal,
 ) -> Result<CreatedTerminal, Error> {
     params.session_id = opened.id.clone();
-    let mut env = around.env.clone().unwrap_or_default();
+    let inherited = around.env.iter().flatten();
+    let (mut env, mut withheld) = (Vec::new(), Vec::new());
+    for (name, value) in inherited {
+        match value {
+            Some(value) => env.push(EnvVariable::new(name, value)),
+            None => withheld.push(name.clone()),
+        }
+    }
     // Behind ours, before the agent's: of two the last one counts.
     env.push(EnvVariable::new("PAGER", ""));
     env.push(EnvVariable::new("GIT_PAGER", "cat"));
@@ -250,6 +257,7 @@ async fn create(
     // A create that is asked twice must not run twice.
     options.key.get_or_insert_with(ostler::fresh_key);
     options.env_replace = around.env.is_some();
+    options.withheld = withheld;
     options.umask.get_or_insert(around.umask);
     if options.limits.is_empty() {
         options.limits = around.limits.clone();

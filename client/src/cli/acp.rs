@@ -1,19 +1,19 @@
 //! `ostler acp`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
 use clap::ValueHint;
-use ostler_proto::acp::EnvVariable;
 
 use super::failure::Failure;
 use super::output::note;
 use super::{caller, scope};
 use crate::acp::{self, Surroundings};
 use crate::exit;
-use crate::secret::is_secret;
+use crate::secret::inherited;
 
 /// Stands between an editor and an agent that speak the Agent Client Protocol, and has the terminals of the agent.
 ///
@@ -74,20 +74,14 @@ fn surroundings(program: &Path, pass: &[String]) -> Result<Surroundings, Failure
     })
 }
 
-/// The editor's variables, as far as terminals may have them. What is no text cannot be said to the supervisor. An editor
-/// that was started with next to nothing has terminals with a login environment.
+/// The editor's variables, as far as terminals may have them. An editor that was started with next to nothing has
+/// terminals with a login environment.
 fn environment(
     vars: impl Iterator<Item = (OsString, OsString)>,
     pass: &[String],
-) -> Option<Vec<EnvVariable>> {
-    let text = |(name, value): (OsString, OsString)| {
-        let variable = EnvVariable::new(name.into_string().ok()?, value.into_string().ok()?);
-        let given = pass.contains(&variable.name) || !is_secret(&variable.name);
-        given.then_some(variable)
-    };
-    let variables: Vec<_> = vars.filter_map(text).collect();
-    let plain = variables.iter().any(|variable| variable.name == "PATH");
-    plain.then_some(variables)
+) -> Option<BTreeMap<String, Option<String>>> {
+    let variables = inherited(vars, pass);
+    variables.contains_key("PATH").then_some(variables)
 }
 
 fn failure(program: &OsString, error: &io::Error) -> Failure {
@@ -117,10 +111,11 @@ mod tests {
         let env = |pass: &[String]| {
             let vars = vars.map(|(n, v)| (n.into(), v.into()));
             let variables = environment(vars.into_iter(), pass).unwrap();
-            variables.into_iter().map(|v| v.name).collect::<Vec<_>>()
+            let given = variables.into_iter().filter(|(_, value)| value.is_some());
+            given.map(|(name, _)| name).collect::<Vec<_>>()
         };
-        assert_eq!(env(&[]), ["PATH", "LANG"]);
-        assert_eq!(env(&["A_TOKEN".into()]), ["PATH", "A_TOKEN", "LANG"]);
+        assert_eq!(env(&[]), ["LANG", "PATH"]);
+        assert_eq!(env(&["A_TOKEN".into()]), ["A_TOKEN", "LANG", "PATH"]);
         let nothing = [("LANG".into(), "C".into())];
         assert!(environment(nothing.into_iter(), &[]).is_none());
     }

@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// What an image says that is to be upgraded to; copies of what it would have to read are descriptors 3 and 4.
     #[command(hide = true)]
     Check,
+    /// The commands of a pipeline, as its job executes them.
+    #[command(hide = true)]
+    Pipe,
 }
 
 /// Starts the supervisor if none runs.
@@ -170,7 +173,7 @@ pub(crate) async fn dispatch(command: Command) -> Result<i32, Failure> {
         Command::Stop(args) => end(args).await,
         Command::Upgrade(args) => upgrade::run(args).await,
         Command::Logs(args) => logs(args).await,
-        Command::Run | Command::Keep | Command::Supervise | Command::Check => {
+        Command::Run | Command::Keep | Command::Supervise | Command::Check | Command::Pipe => {
             Err(Failure::usage("this entry takes no further arguments"))
         }
     }

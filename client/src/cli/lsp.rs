@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::{caller, scope};
 use crate::exit;
 use crate::lsp::{self, Ended, Setup};
-use crate::secret::is_secret;
+use crate::secret::inherited;
 
 /// Speaks LSP on standard input and output, for editors.
 ///
@@ -55,12 +55,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     }
 }
 
-/// The editor's variables, as far as jobs may have them. One that is no text is left out: nobody could be asked. An editor
-/// that was started with next to nothing has jobs with a login environment.
+/// The editor's variables, as far as jobs may have them. An editor that was started with next to nothing has jobs with a
+/// login environment.
 fn environment() -> Option<BTreeMap<String, Option<String>>> {
     std::env::var_os("PATH")?;
-    let vars = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let plain = vars.filter(|(name, _)| !is_secret(name));
-    Some(plain.map(|(name, value)| (name, Some(value))).collect())
+    Some(inherited(std::env::vars_os(), &[]))
 }

@@ -11,6 +11,7 @@ use super::scope::SessionArg;
 use super::{caller, request};
 use crate::exit;
 use crate::mcp::{self, Heritage, Options, Set, client_config};
+use crate::secret::inherited;
 
 /// Serves an agent over standard input and output as an MCP server.
 ///
@@ -89,7 +90,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         // Our own image, also after its file was replaced by a newer one.
         program: PathBuf::from("/proc/self/exe"),
         heritage: Heritage {
-            env: mcp::environment(),
+            env: inherited(std::env::vars_os(), &[]),
             umask: caller::umask(),
             limits: caller::limits(),
         },

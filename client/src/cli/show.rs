@@ -1,7 +1,7 @@
 //! `ostler show`: everything about one job.
 
 use jiff::Timestamp;
-use ostler_proto::job::{Kind, Row};
+use ostler_proto::job::{Kind, Row, StageRow};
 use ostler_proto::methods::{JobGet, Target};
 
 use super::failure::Failure;
@@ -40,6 +40,9 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         out.json(&result)?;
     } else {
         let mut lines = lines(&result.row);
+        if !result.withheld.is_empty() {
+            lines.push(("withheld", result.withheld.join(" ")));
+        }
         if let Some(shell) = &result.row.shell {
             lines.push(("shell", named(&job, shell).await));
         }
@@ -82,6 +85,9 @@ fn lines(row: &Row) -> Vec<(&'static str, String)> {
     add("state", Some(words::state(row)));
     add("ended", row.outcome.map(|_| words::ended(row)));
     add("command", Some(words::command(row)));
+    for stage in &row.stages {
+        add("stage", Some(self::stage(stage)));
+    }
     add("file", row.resolved_path.clone());
     add("cwd", Some(row.cwd.clone()));
     add("pid", row.pid.map(|pid| pid.to_string()));
@@ -102,6 +108,27 @@ fn lines(row: &Row) -> Vec<(&'static str, String)> {
         add("survivor", Some(words::survivor(survivor)));
     }
     lines
+}
+
+/// Returns what became of one command of a pipeline: `grep x: 1, as expected, pid 812`.
+fn stage(stage: &StageRow) -> String {
+    let end = match (stage.exit_code, &stage.signal) {
+        (Some(0), _) => "0".into(),
+        (Some(code), _) if stage.ok == Some(true) => format!("{code}, as expected"),
+        (Some(code), _) => code.to_string(),
+        (None, Some(signal)) if stage.ok == Some(true) => {
+            format!("{signal}, its reader had enough")
+        }
+        (None, Some(signal)) => signal.clone(),
+        (None, None) if stage.pid.is_some() => "no end is known".into(),
+        (None, None) => "not begun".into(),
+    };
+    let pid = stage.pid.map(|pid| format!(", pid {pid}"));
+    format!(
+        "{}: {end}{}",
+        words::line(&stage.args),
+        pid.unwrap_or_default()
+    )
 }
 
 fn output(row: &Row) -> String {

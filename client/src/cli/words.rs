@@ -222,9 +222,18 @@ pub(crate) fn titled(row: &Row) -> String {
     }
 }
 
-/// Returns the command as one line; arguments with blanks are quoted.
+/// Returns the command as one line, that of a pipeline as a shell has it; arguments with blanks are quoted.
 pub(crate) fn command(row: &Row) -> String {
-    let words: Vec<String> = row.args.iter().map(|arg| quoted(arg)).collect();
+    if row.stages.is_empty() {
+        return line(&row.args);
+    }
+    let stages: Vec<String> = row.stages.iter().map(|stage| line(&stage.args)).collect();
+    stages.join(" | ")
+}
+
+/// Returns arguments as one line.
+pub(crate) fn line(args: &[String]) -> String {
+    let words: Vec<String> = args.iter().map(|arg| quoted(arg)).collect();
     words.join(" ")
 }
 

@@ -671,6 +671,7 @@ fn job_block(row: &Row, looked: &Looked<'_>) -> Block {
                 stdout_truncated: false,
                 stderr_truncated: false,
                 side_effect: None,
+                withheld: Vec::new(),
                 file: None,
                 detached: false,
             },

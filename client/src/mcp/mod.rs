@@ -35,7 +35,6 @@ mod text;
 mod transport;
 mod words;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -51,7 +50,6 @@ use notices::Ledger;
 use server::{Inner, Server};
 use session::{Origin, Sessions};
 
-use crate::secret::is_secret;
 use transport::{Prepared, Stdio};
 
 /// How a front end is asked to be.
@@ -119,16 +117,6 @@ pub(crate) async fn serve(options: Options) -> serde_json::Result<Option<StopSum
     } else {
         None
     })
-}
-
-/// The variables that jobs inherit of this process.
-pub(crate) fn environment() -> BTreeMap<String, Option<String>> {
-    // What is no text cannot be sent, and nobody can miss it who sees text only.
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| !is_secret(name))
-        .map(|(name, value)| (name, Some(value)))
-        .collect()
 }
 
 /// Unix time in ms.

@@ -64,7 +64,9 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 /// Returns what was asked to run: the line of a shell command, else the arguments.
 pub(crate) fn command(row: &Row) -> String {
+    let stages = || row.stages.iter().map(|stage| stage.args.join(" "));
     let text = match row.args.as_slice() {
+        _ if !row.stages.is_empty() => stages().collect::<Vec<_>>().join(" | "),
         [shell, flag, line] if flag == "-c" && is_shell(shell) => line.clone(),
         args => args.join(" "),
     };

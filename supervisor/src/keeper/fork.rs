@@ -21,6 +21,23 @@ const UNSHARE_WAIT: Duration = Duration::from_millis(100);
 /// machine with eleven runnable processes a core, 100 ms alone failed sound starts.
 const UNSHARE_PATIENCE: u32 = 20;
 
+/// Where a program that executes others finds the status pipe, if its request says so: as long as it is open there, the
+/// start is under way.
+pub(crate) const BEGUN: RawFd = 3;
+
+/// Pauses between tries to execute a file that somebody still writes; after the last, which is none, it is an error.
+pub(crate) const BUSY_PAUSES: [Duration; 9] = [
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(4),
+    Duration::from_millis(8),
+    Duration::from_millis(16),
+    Duration::from_millis(32),
+    Duration::from_millis(50),
+    Duration::from_millis(50),
+    Duration::ZERO,
+];
+
 /// Most programs of a request, so that all records fit a pipe of one page.
 const MOST_PROGRAMS: usize = 256;
 
@@ -111,6 +128,7 @@ fn try_fork(
         out: theirs.out.as_raw_fd(),
         err: theirs.err.as_ref().map(AsRawFd::as_raw_fd),
         terminal: request.pty.is_some(),
+        tells_begun: request.tells_begun,
         status: child_status.as_raw_fd(),
     };
     let Some((pid, pidfd)) = child.born(leaf.as_ref()).map_err(refuse(Step::Clone))? else {
@@ -371,6 +389,8 @@ struct Child<'a> {
     out: RawFd,
     err: Option<RawFd>,
     terminal: bool,
+    /// The program says itself when all is executed.
+    tells_begun: bool,
     status: RawFd,
 }
 
@@ -412,7 +432,23 @@ impl Child<'_> {
         // SAFETY: a valid C string.
         let entered = unsafe { libc::chdir(self.plan.cwd.as_ptr()) };
         self.must(Step::Chdir, entered.into());
+        if self.tells_begun {
+            self.hand_status_on();
+        }
         self.exec()
+    }
+
+    /// Lets the program have the status pipe, too. Everything above 2 goes at the exec, so that nothing of use stands there.
+    fn hand_status_on(&self) {
+        // SAFETY: plain calls on descriptors that are the child's alone.
+        let placed = unsafe {
+            if self.status == BEGUN {
+                libc::fcntl(BEGUN, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(self.status, BEGUN)
+            }
+        };
+        self.must(Step::Stdio, placed.into());
     }
 
     /// Enters the group if it is still to be entered. The descriptors are our own by now.
@@ -525,7 +561,7 @@ impl Child<'_> {
     /// an unrelated fork that holds the compiler's descriptor for a moment) is tried again.
     fn try_program(&self, program: &CStr) -> i32 {
         let plan = self.plan;
-        for pause_ms in [1, 2, 4, 8, 16, 32, 50, 50, 0] {
+        for pause in BUSY_PAUSES {
             // SAFETY: valid C strings and null-terminated lists that outlive the call.
             unsafe {
                 libc::execve(
@@ -535,12 +571,12 @@ impl Child<'_> {
                 )
             };
             let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            if errno != libc::ETXTBSY || pause_ms == 0 {
+            if errno != libc::ETXTBSY || pause.is_zero() {
                 return errno;
             }
             let pause = libc::timespec {
                 tv_sec: 0,
-                tv_nsec: pause_ms * 1_000_000,
+                tv_nsec: pause.subsec_nanos().into(),
             };
             // SAFETY: `pause` outlives the call.
             unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };

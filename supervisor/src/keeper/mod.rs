@@ -25,5 +25,6 @@ mod tell;
 mod turn;
 pub mod wire;
 
+pub(crate) use fork::{BEGUN, BUSY_PAUSES};
 pub(crate) use house::say_nothing_is_left;
 pub use house::{Options, run};

@@ -25,6 +25,7 @@ use crate::{
     job::{Cause, Finished, Job, Level, Stopped, Wanted, Who},
     keeper::wire::{Ended, Exec, Facts, NONE, Step},
     ledger::{Entry, Ledger},
+    pipeline::Report,
     process::link::{JobFds, Keeper, Which},
     pump::{self, Pumps},
     session::Numbers,
@@ -66,7 +67,7 @@ pub(crate) async fn live(
         living.handle(event);
     }
     living.job.publish(|s| s.over = true);
-    crate::job::clean_beside(living.job.spec.shell.clone());
+    living.job.clean_beside();
 }
 
 /// Publishes the end of a row that no process stands for: the one who lives it.
@@ -114,6 +115,8 @@ enum Work {
     CaughtUp,
     /// A shell that has been quiet is in use all the same.
     Used(bool),
+    /// What the runner of a pipeline has told; nothing where the disk did not answer.
+    Reported(Option<Report>),
 }
 
 /// What the keeper has told so far, to find what is new.
@@ -155,6 +158,10 @@ struct Living {
     count_again: bool,
     left: u32,
     spawn_error: Option<SpawnError>,
+    /// What the runner of a pipeline has told so far.
+    report: Report,
+    /// Looks at that which are under way.
+    reading: u32,
     /// Who began to stop it while its main process lived: decides the outcome.
     stopped_by: Option<Who>,
     stopped: Stopped,
@@ -207,6 +214,8 @@ impl Living {
             count_again: false,
             left,
             spawn_error: None,
+            report: Report::default(),
+            reading: 0,
             stopped_by,
             stopped: Stopped::default(),
             forced: BTreeSet::new(),
@@ -219,9 +228,9 @@ impl Living {
     async fn next(&mut self) -> Event {
         loop {
             self.hear();
-            // The receipt of a stop names what its signals reached and a result how many are left, so these scans are
-            // heard before any end.
-            let told = self.signalling == 0 && !self.first_count;
+            // The receipt of a stop names what its signals reached, a result how many are left and how each stage ended, so
+            // these are heard before any end.
+            let told = self.signalling == 0 && !self.first_count && self.reading == 0;
             if told && let Some(event) = self.pending.pop_front() {
                 return event;
             }
@@ -359,6 +368,7 @@ impl Living {
         };
         let first = self.told.ended.replace(ended).is_none();
         if first {
+            self.read_report();
             self.pending.push_back(Event::MainEnded);
         }
         // A stop may have emptied the tree before the end of its leader was told.
@@ -375,17 +385,11 @@ impl Living {
 
     fn hear_exec(&mut self, exec: Exec) {
         match exec {
+            // Whether every stage was executed stands in the report.
+            Exec::Done { .. } if self.job.spec.pipeline.is_some() => self.read_report(),
             Exec::Done { candidate, .. } => {
                 let resolved = self.job.spec.candidates.get(candidate as usize).cloned();
-                let file = resolved.as_deref().and_then(crate::file::identity);
-                self.job.publish(|s| {
-                    s.resolved = resolved;
-                    s.file = file;
-                    if s.state == State::Starting {
-                        s.state = State::Running;
-                    }
-                });
-                self.pending.push_back(Event::ExecOk);
+                self.runs(resolved);
             }
             Exec::Failed {
                 step,
@@ -401,6 +405,45 @@ impl Living {
                 self.pending.push_back(Event::ExecFailed);
             }
             Exec::Pending => {}
+        }
+    }
+
+    /// Its program is executed.
+    fn runs(&mut self, resolved: Option<String>) {
+        let file = resolved.as_deref().and_then(crate::file::identity);
+        self.job.publish(|s| {
+            s.resolved = resolved;
+            s.file = file;
+            if s.state == State::Starting {
+                s.state = State::Running;
+            }
+        });
+        self.pending.push_back(Event::ExecOk);
+    }
+
+    /// Looks at what the runner of a pipeline has told, if this is one.
+    fn read_report(&mut self) {
+        let Some(pipeline) = self.job.spec.pipeline.clone() else {
+            return;
+        };
+        self.reading += 1;
+        let read = tokio::task::spawn_blocking(move || Report::read(&pipeline.report));
+        let read = tokio::time::timeout(Duration::from_millis(limits::catch_up()), read);
+        self.works.push(Box::pin(async move {
+            Work::Reported(read.await.ok().and_then(Result::ok))
+        }));
+    }
+
+    fn heard_report(&mut self, report: Report) {
+        let first = report.stages.iter().find_map(|stage| stage.path.clone());
+        self.report = report;
+        match (&self.report.failure, &self.job.spec.pipeline) {
+            // What our own stop ended on its way was stopped.
+            (Some(failure), Some(pipeline)) if self.stopped_by.is_none() => {
+                self.spawn_error = Some(spawn_error::of_stage(pipeline, failure));
+            }
+            (None, _) if self.job.status().state == State::Starting => self.runs(first),
+            _ => {}
         }
     }
 
@@ -507,6 +550,11 @@ impl Living {
     fn done(&mut self, work: Work) {
         match work {
             Work::Used(used) => self.heard_use(used),
+            Work::Reported(report) => {
+                self.reading -= 1;
+                let before = std::mem::take(&mut self.report);
+                self.heard_report(report.unwrap_or(before));
+            }
             Work::Signalled(pids) => {
                 self.signalling -= 1;
                 self.saw(&pids);
@@ -725,6 +773,7 @@ impl Living {
             cpu_ms: cpu,
             texts: held.then(|| texts::of(&self.job.log, at_exit)),
             notice: None,
+            stages: self.report.stages.clone(),
         }
     }
 

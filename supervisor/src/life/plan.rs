@@ -23,15 +23,12 @@ use crate::{
     job::Spec,
     keeper::wire::{ForkRequest, Limit, Stdin as WireStdin},
     ledger::checksum,
+    pipeline::Pipeline,
+    program::{PLAIN_PATH, candidates},
 };
 
 /// What a terminal is called where the request says nothing: what every program knows.
 const TERM: &str = "xterm-256color";
-/// Directories searched when the environment of a job names none.
-const PLAIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-/// Places in which a bare program name is tried at most; the keeper takes no more.
-const MOST_CANDIDATES: usize = 256;
-
 /// Checks a request.
 ///
 /// # Errors
@@ -63,6 +60,9 @@ pub(crate) fn plan(start: Start, bound: bool, home: &Path) -> Result<Plan, Refus
 }
 
 fn arguments(start: &Start) -> Result<Vec<String>, Refusal> {
+    if !start.stages.is_empty() {
+        return first_stage(start);
+    }
     match (&start.line, start.args.first()) {
         (Some(_), Some(_)) => Err(Refusal::bad("line", "and `args` exclude each other")),
         (Some(line), None) if line.trim().is_empty() => {
@@ -78,13 +78,51 @@ fn arguments(start: &Start) -> Result<Vec<String>, Refusal> {
     }
 }
 
-fn check_texts(start: &Start, args: &[String]) -> Result<(), Refusal> {
-    if args.iter().any(|a| a.contains('\0')) {
+/// Checks the stages of a pipeline; its first one is what the row shows as its arguments.
+fn first_stage(start: &Start) -> Result<Vec<String>, Refusal> {
+    let stages = &start.stages;
+    if start.line.is_some() || !start.args.is_empty() {
         return Err(Refusal::bad(
-            "args",
-            "may not contain NUL: no program can be given it",
+            "stages",
+            "stand in place of `args` and `line`",
         ));
     }
+    if !start.ok.is_empty() {
+        return Err(Refusal::bad("ok", "stands in each of `stages`"));
+    }
+    if stages.len() > limits::STAGES {
+        let words = format!("are {}, above {}", stages.len(), limits::STAGES);
+        return Err(Refusal::bad("stages", words));
+    }
+    for (index, stage) in stages.iter().enumerate() {
+        let field = |name: &str| format!("stages[{index}].{name}");
+        if stage.args.first().is_none_or(String::is_empty) {
+            return Err(Refusal::bad(&field("args"), "must begin with a program"));
+        }
+        check_arguments(&field("args"), &stage.args)?;
+        check_codes(&field("ok"), &stage.ok)?;
+    }
+    Ok(stages[0].args.clone())
+}
+
+fn check_arguments(field: &str, args: &[String]) -> Result<(), Refusal> {
+    if args.iter().any(|a| a.contains('\0')) {
+        let words = "may not contain NUL: no program can be given it";
+        return Err(Refusal::bad(field, words));
+    }
+    Ok(())
+}
+
+fn check_codes(field: &str, codes: &[i32]) -> Result<(), Refusal> {
+    let strange = codes.iter().find(|code| !(0..=255).contains(*code));
+    strange.map_or(Ok(()), |code| {
+        let words = format!("has {code}, which no program can return");
+        Err(Refusal::bad(field, words))
+    })
+}
+
+fn check_texts(start: &Start, args: &[String]) -> Result<(), Refusal> {
+    check_arguments("args", args)?;
     match start.cwd.as_deref() {
         Some(cwd) if !cwd.starts_with('/') => {
             return Err(Refusal::bad(
@@ -110,7 +148,8 @@ fn check_texts(start: &Start, args: &[String]) -> Result<(), Refusal> {
         return Err(Refusal::bad("name", why));
     }
     check_key(start.key.as_deref())?;
-    let size: usize = args.iter().map(String::len).sum::<usize>()
+    let stages = start.stages.iter().flat_map(|stage| &stage.args);
+    let size: usize = args.iter().chain(stages).map(String::len).sum::<usize>()
         + start
             .env
             .iter()
@@ -150,12 +189,7 @@ fn check_numbers(start: &Start) -> Result<(), Refusal> {
     if start.umask.is_some_and(|u| u > 0o777) {
         return Err(Refusal::bad("umask", "must be at most 0777"));
     }
-    if let Some(code) = start.ok.iter().find(|c| !(0..=255).contains(*c)) {
-        return Err(Refusal::bad(
-            "ok",
-            format!("has {code}, which no program can return"),
-        ));
-    }
+    check_codes("ok", &start.ok)?;
     for (name, limit) in &start.limits {
         resource(name).ok_or_else(|| Refusal::bad("limits", format!("knows no {name}")))?;
         if limit.soft.unwrap_or(u64::MAX) > limit.hard.unwrap_or(u64::MAX) {
@@ -218,19 +252,6 @@ fn search_path(start: &Start) -> &str {
     }
 }
 
-/// The files that a program name may mean, in order, all absolute: the child tries them one after another.
-fn candidates(program: &str, cwd: &str, path: &str) -> Vec<String> {
-    let absolute = |p: &str| Path::new(cwd).join(p).display().to_string();
-    if program.contains('/') {
-        return vec![absolute(program)];
-    }
-    path.split(':')
-        .map(|dir| absolute(if dir.is_empty() { "." } else { dir }))
-        .map(|dir| format!("{}/{program}", dir.trim_end_matches('/')))
-        .take(MOST_CANDIDATES)
-        .collect()
-}
-
 /// What becomes descriptor 0: which kind, and the file if the input was given whole.
 pub(crate) type Input = (WireStdin, Option<OwnedFd>);
 
@@ -264,10 +285,18 @@ pub(crate) fn fork_request(
             .map(|s| s.clone().into_bytes())
             .collect::<Vec<_>>()
     };
+    let (programs, argv) = match &spec.pipeline {
+        Some(pipeline) => (Pipeline::programs(), pipeline.argv()),
+        None => {
+            let argv = spec.shell.as_ref().map_or(&spec.args, |shell| &shell.argv);
+            (bytes(&spec.candidates), bytes(argv))
+        }
+    };
     let request = ForkRequest {
         slot: spec.slot,
-        programs: bytes(&spec.candidates),
-        argv: bytes(spec.shell.as_ref().map_or(&spec.args, |shell| &shell.argv)),
+        programs,
+        argv,
+        tells_begun: spec.pipeline.is_some(),
         env: environment(start, spec, house, child),
         cwd: spec.cwd.clone().into_bytes(),
         umask: start.umask,
@@ -475,15 +504,5 @@ mod tests {
             }),
             "line"
         );
-    }
-
-    #[test]
-    fn a_bare_name_is_tried_in_every_place_of_the_jobs_own_path() {
-        assert_eq!(
-            candidates("x", "/w", "/a:b::/c/"),
-            ["/a/x", "/w/b/x", "/w/./x", "/c/x"]
-        );
-        assert_eq!(candidates("./x", "/w", "/a"), ["/w/./x"]);
-        assert_eq!(candidates("/x", "/w", "/a"), ["/x"]);
     }
 }

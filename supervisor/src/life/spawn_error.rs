@@ -2,7 +2,11 @@
 
 use ostler_proto::job::SpawnError;
 
-use crate::{job::Spec, keeper::wire::Step};
+use crate::{
+    job::Spec,
+    keeper::wire::Step,
+    pipeline::{Failure, Pipeline},
+};
 
 /// Puts the keeper's answer into words.
 pub(crate) fn of(spec: &Spec, step: Step, errno: i32, candidate: u32) -> SpawnError {
@@ -16,7 +20,8 @@ pub(crate) fn of(spec: &Spec, step: Step, errno: i32, candidate: u32) -> SpawnEr
             ("fork", "args", None)
         }
     };
-    let hint = hint(spec, step, errno, path.as_deref());
+    let program = spec.args.first().map_or("", String::as_str);
+    let hint = hint(program, step, errno, path.as_deref());
     SpawnError {
         step: name.into(),
         errno,
@@ -24,6 +29,25 @@ pub(crate) fn of(spec: &Spec, step: Step, errno: i32, candidate: u32) -> SpawnEr
         path,
         field: field.into(),
         hint,
+    }
+}
+
+/// Puts the answer of a pipeline's runner into words.
+pub(crate) fn of_stage(pipeline: &Pipeline, failure: &Failure) -> SpawnError {
+    let Failure { stage, errno, path } = failure;
+    let program = pipeline.stages.get(*stage).map_or("", |s| &s.args[0]);
+    let path = if *errno == libc::ENOENT && !program.contains('/') {
+        program
+    } else {
+        path
+    };
+    SpawnError {
+        step: "exec".into(),
+        errno: *errno,
+        message: message(Step::Exec, *errno),
+        path: Some(path.into()),
+        field: format!("stages[{stage}].args"),
+        hint: hint(program, Step::Exec, *errno, Some(path)),
     }
 }
 
@@ -53,8 +77,7 @@ fn message(step: Step, errno: i32) -> String {
     }
 }
 
-fn hint(spec: &Spec, step: Step, errno: i32, path: Option<&str>) -> Option<String> {
-    let program = spec.args.first().map_or("", String::as_str);
+fn hint(program: &str, step: Step, errno: i32, path: Option<&str>) -> Option<String> {
     let exists = path.is_some_and(|p| p.contains('/') && std::path::Path::new(p).exists());
     Some(match (step, errno) {
         (Step::Exec, libc::ENOENT) if program.contains(char::is_whitespace) => {

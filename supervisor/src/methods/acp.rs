@@ -44,13 +44,14 @@ const NO_PAGER: [(&str, &str); 2] = [("PAGER", ""), ("GIT_PAGER", "cat")];
 impl Serve for TerminalCreate {
     async fn serve(caller: Caller, params: CreateTerminal) -> Result<CreatedTerminal, Refusal> {
         let plan = plan(&caller, params).await?;
-        let job = admit_plan(&caller, &plan)?;
-        begun(&job).await;
+        let admission = admit_plan(&caller, &plan)?;
+        let job = admission.job();
+        begun(job).await;
         let failed = job.row().spawn_error;
         if let Some(error) = failed.filter(|error| error.step != "exec") {
             // Nothing that it could have printed would say it: the terminal would never have been one.
-            over(&job).await;
-            caller.house().registry.release(&job);
+            over(job).await;
+            caller.house().registry.release(job);
             return Err(refusal(&error));
         }
         Ok(CreatedTerminal {
@@ -95,15 +96,17 @@ fn line(command: &str) -> String {
 fn start(params: CreateTerminal) -> Start {
     let meta = params.meta.unwrap_or_default();
     let options = meta.ostler.unwrap_or_default();
-    let mut env: Vec<EnvVariable> = NO_PAGER.map(|(n, v)| EnvVariable::new(n, v)).into();
-    env.extend(params.env.unwrap_or_default());
+    let withheld = options.withheld.into_iter().map(|name| (name, None));
+    let pager = NO_PAGER.map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+    let given = params.env.into_iter().flatten();
+    let given = given.map(|e: EnvVariable| (e.name, Some(e.value)));
     Start {
         session: Some(params.session_id),
         key: options.key,
         name: options.name,
         cwd: params.cwd,
         // Of a name that is given twice the last one stays.
-        env: env.into_iter().map(|e| (e.name, Some(e.value))).collect(),
+        env: withheld.chain(pager).chain(given).collect(),
         env_replace: options.env_replace,
         umask: options.umask,
         limits: options.limits,

@@ -35,27 +35,27 @@ impl Serve for AgentRegister {
         let input = plan::input(&plan.start.stdin)?;
         let house = caller.house();
         let registered = house.registry.register(&plan, child, &caller.access())?;
-        let (job, child) = match registered {
-            (Admission::Known(job), child) => (job, child),
-            (Admission::New(job), child) => {
-                if has_program {
-                    let launched = house.launch(&job, &plan.start, input);
-                    launched.inspect_err(|_| {
-                        let child = job.spec.child.iter();
-                        child.for_each(|key| house.registry.finish_close(key));
-                    })?;
-                } else {
-                    house.let_live(&job, agent::live(house.tools.clone(), Arc::clone(&job)));
-                }
-                (job, child)
+        let (admission, child) = registered;
+        let job = admission.job();
+        match &admission {
+            Admission::Known(_) => {}
+            Admission::New(job) if has_program => {
+                let launched = house.launch(job, &plan.start, input);
+                launched.inspect_err(|_| {
+                    let child = job.spec.child.iter();
+                    child.for_each(|key| house.registry.finish_close(key));
+                })?;
             }
-        };
-        if !has_program {
-            caller.speak_as(&job);
+            Admission::New(job) => {
+                house.let_live(job, agent::live(house.tools.clone(), Arc::clone(job)));
+            }
         }
-        begun(&job).await;
+        if !has_program {
+            caller.speak_as(job);
+        }
+        begun(job).await;
         Ok(RegisteredAgent {
-            row: job.row(),
+            row: admission.row(),
             child,
         })
     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ostler_proto::{
-    job::JobResult,
+    job::{JobResult, Retry, Row},
     limits,
     methods::{JobRun, Progress, Run},
     refusal::{Refusal, RefusalKind},
@@ -43,6 +43,8 @@ impl Drop for Claim {
 /// A run under way.
 pub(super) struct Running {
     caller: Caller,
+    /// What there was to know of it when it was asked for again.
+    retry: Option<Retry>,
     claim: Claim,
     _seat: Option<Seat>,
     token: Option<Value>,
@@ -66,13 +68,15 @@ impl Running {
                 return Err(Refusal::bad("seat", "needs `start.pty`"));
             }
         }
-        let job = admit(&caller, params.start, true)?;
+        let admission = admit(&caller, params.start, true)?;
+        let job = Arc::clone(admission.job());
         let claim = Claim::new(Arc::clone(&job));
         // Before its first byte: a question in that is for whoever sits there.
         let seat = params.seat.map(|name| sit(&job, name)).transpose()?;
         begun(&job).await;
         Ok(Self {
             caller,
+            retry: admission.retry(),
             claim,
             _seat: seat,
             token: params.partial_result_token,
@@ -95,14 +99,7 @@ impl Running {
     pub(super) async fn finish(self) -> Result<JobResult, Refusal> {
         let job = Arc::clone(self.job());
         let mut unbound = job.watch_bound();
-        let over = tell(
-            &self.caller,
-            &job,
-            self.token,
-            self.pages,
-            self.raw,
-            self.since,
-        );
+        let over = self.tell();
         let detach = tokio::time::sleep(Duration::from_millis(
             self.wait_ms.unwrap_or(limits::WAIT_MAX),
         ));
@@ -118,7 +115,29 @@ impl Running {
         drop(self.claim);
         let mut result = result(&job, self.collect);
         result.detached = detached && !result.row.is_over();
+        result.row.retry = self.retry;
         Ok(result)
+    }
+
+    /// Streams if there is a token, and returns when the result stands.
+    async fn tell(&self) -> Result<(), crate::outbox::Gone> {
+        let job = self.job();
+        if let Some(token) = self.token.clone() {
+            let mut follower =
+                Follower::new(&self.caller, job, token, Filter::All, self.raw, self.since);
+            let row = Row {
+                retry: self.retry.clone(),
+                ..job.row()
+            };
+            follower.send(&Progress::Started(Box::new(row))).await?;
+            if self.pages {
+                follower.follow().await?;
+            }
+        }
+        let mut status = job.watch();
+        // The sender lives in the job that we hold.
+        let _ = status.wait_for(|s| s.finished.is_some()).await;
+        Ok(())
     }
 }
 
@@ -137,28 +156,4 @@ fn sit(job: &Arc<Job>, name: String) -> Result<Seat, Refusal> {
         window: Some(job.window()),
     };
     Seat::take(job, guest)
-}
-
-/// Streams if there is a token, and returns when the result stands.
-async fn tell(
-    caller: &Caller,
-    job: &Arc<Job>,
-    token: Option<Value>,
-    pages: bool,
-    raw: bool,
-    since: u64,
-) -> Result<(), crate::outbox::Gone> {
-    if let Some(token) = token {
-        let mut follower = Follower::new(caller, job, token, Filter::All, raw, since);
-        follower
-            .send(&Progress::Started(Box::new(job.row())))
-            .await?;
-        if pages {
-            follower.follow().await?;
-        }
-    }
-    let mut status = job.watch();
-    // The sender lives in the job that we hold.
-    let _ = status.wait_for(|s| s.finished.is_some()).await;
-    Ok(())
 }

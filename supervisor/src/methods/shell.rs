@@ -49,35 +49,29 @@ impl Serve for ShellOpen {
             Refusal::new(RefusalKind::Internal, "the shell could not be prepared")
         })??;
         let input = plan::input(&plan.start.stdin).inspect_err(|_| plan.clean_beside())?;
-        let job = match house.registry.admit(&plan, &caller.access()) {
-            Ok(Admission::New(job)) => {
-                house
-                    .launch(&job, &plan.start, input)
-                    .inspect_err(|_| plan.clean_beside())?;
-                job
+        let admitted = house.registry.admit(&plan, &caller.access());
+        let admission = admitted.inspect_err(|_| plan.clean_beside())?;
+        match &admission {
+            Admission::New(job) => {
+                let launched = house.launch(job, &plan.start, input);
+                launched.inspect_err(|_| plan.clean_beside())?;
             }
-            Ok(Admission::Known(job)) => {
-                plan.clean_beside();
-                job
-            }
-            Err(refusal) => {
-                plan.clean_beside();
-                return Err(refusal);
-            }
-        };
-        begun(&job).await;
-        let reason = send::opened(&job, patience).await;
+            Admission::Known(_) => plan.clean_beside(),
+        }
+        let job = admission.job();
+        begun(job).await;
+        let reason = send::opened(job, patience).await;
         Ok(OpenedShell {
             // A shell that waits without a prompt asks something in its start files, or is another program by now.
             ready: match reason {
                 Some(Reason::Prompt) => true,
-                Some(Reason::InputWait) => !takes_lines(&job),
+                Some(Reason::InputWait) => !takes_lines(job),
                 _ => false,
             },
             reason,
-            text: send::opening(&job),
-            exec: takes_lines(&job) && reason != Some(Reason::InputWait),
-            row: job.row(),
+            text: send::opening(job),
+            exec: takes_lines(job) && reason != Some(Reason::InputWait),
+            row: admission.row(),
         })
     }
 }

@@ -1,9 +1,9 @@
 //! `job/start`, `list`, `get`, `detach`, `release`.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use ostler_proto::{
-    job::{JobResult, Row, State, Tree},
+    job::{JobResult, Row, StageRow, State, Tree},
     limits,
     methods::{
         DetachedJob, JobDetach, JobGet, JobList, JobRelease, JobStart, JobTable, List, Released,
@@ -18,13 +18,14 @@ use crate::{
     house::{House, over},
     job::{Job, Plan},
     life::{plan, texts},
+    pipeline::Report,
     registry::Admission,
     stats,
     tree::listeners,
 };
 
 /// Makes the job of a request, or finds the one that its key names.
-pub(super) fn admit(caller: &Caller, start: Start, bound: bool) -> Result<Arc<Job>, Refusal> {
+pub(super) fn admit(caller: &Caller, start: Start, bound: bool) -> Result<Admission, Refusal> {
     let plan = planned(caller, start, bound)?;
     admit_plan(caller, &plan)
 }
@@ -39,16 +40,14 @@ pub(super) fn planned(caller: &Caller, start: Start, bound: bool) -> Result<Plan
 }
 
 /// The same for a request that has been checked.
-pub(super) fn admit_plan(caller: &Caller, plan: &Plan) -> Result<Arc<Job>, Refusal> {
+pub(super) fn admit_plan(caller: &Caller, plan: &Plan) -> Result<Admission, Refusal> {
     let house = caller.house();
     let input = plan::input(&plan.start.stdin)?;
-    match house.registry.admit(plan, &caller.access())? {
-        Admission::Known(job) => Ok(job),
-        Admission::New(job) => {
-            house.launch(&job, &plan.start, input)?;
-            Ok(job)
-        }
+    let admission = house.registry.admit(plan, &caller.access())?;
+    if let Admission::New(job) = &admission {
+        house.launch(job, &plan.start, input)?;
     }
+    Ok(admission)
 }
 
 /// Waits until exec has succeeded or failed, 100 ms at most.
@@ -60,9 +59,9 @@ pub(super) async fn begun(job: &Job) {
 
 impl Serve for JobStart {
     async fn serve(caller: Caller, params: Start) -> Result<Row, Refusal> {
-        let job = admit(&caller, params, false)?;
-        begun(&job).await;
-        Ok(job.row())
+        let admission = admit(&caller, params, false)?;
+        begun(admission.job()).await;
+        Ok(admission.row())
     }
 }
 
@@ -84,8 +83,19 @@ impl Serve for JobGet {
         )?;
         let mut result = result(&job, true);
         look(caller.house(), &job, &mut result.row.tree).await;
+        if let Some(stages) = stages_now(&job).await {
+            result.row.stages = stages;
+        }
         Ok(result)
     }
+}
+
+/// How far the stages of a pipeline are that is not over.
+async fn stages_now(job: &Job) -> Option<Vec<StageRow>> {
+    let pipeline = job.spec.pipeline.clone();
+    let pipeline = pipeline.filter(|_| job.status().finished.is_none())?;
+    let read = tokio::task::spawn_blocking(move || Report::read(&pipeline.report));
+    Some(job.stages(&read.await.ok()?.stages))
 }
 
 /// What its processes are and use now, where somebody is left.
@@ -134,6 +144,7 @@ pub(super) fn result(job: &Job, collect: bool) -> JobResult {
         stderr_truncated: cut_err,
         side_effect: job.spec.side_effect.clone(),
         file: job.status().file.clone(),
+        withheld: job.spec.withheld.clone(),
         detached: false,
     }
 }

@@ -21,7 +21,7 @@ use std::{
 use ostler_proto::{
     agent::ChildSession,
     id,
-    job::Kind,
+    job::{Kind, Retry, Row},
     limits,
     methods::{Happened, OpenedSession},
     refusal::{Refusal, RefusalKind},
@@ -35,6 +35,7 @@ use crate::{
     job::{Job, Plan, Seat, Spec},
     ledger::{Entry, FORMAT, Ledger, Moves},
     log::{Arena, Budget, Log, SpillPolicy},
+    pipeline::Pipeline,
     secret,
     session::{Numbers, Session},
 };
@@ -107,6 +108,31 @@ pub(crate) enum Admission {
     New(Arc<Job>),
     /// Its key names a job that exists.
     Known(Arc<Job>),
+}
+
+impl Admission {
+    /// The job.
+    pub(crate) fn job(&self) -> &Arc<Job> {
+        match self {
+            Self::New(job) | Self::Known(job) => job,
+        }
+    }
+
+    /// What there is to know of a job that was started by an earlier request.
+    pub(crate) fn retry(&self) -> Option<Retry> {
+        match self {
+            Self::New(_) => None,
+            Self::Known(job) => Some(job.retry()),
+        }
+    }
+
+    /// Its row, for whoever made the request.
+    pub(crate) fn row(&self) -> Row {
+        Row {
+            retry: self.retry(),
+            ..self.job().row()
+        }
+    }
 }
 
 /// What the table says to a request.
@@ -427,6 +453,11 @@ impl Registry {
                 .to_string()
         });
         let ask = &plan.start;
+        let withheld = ask.env.iter().filter(|(_, value)| value.is_none());
+        let pipeline = (!ask.stages.is_empty()).then(|| Pipeline {
+            stages: ask.stages.clone(),
+            report: Pipeline::report_of(&self.artifacts, &process_id),
+        });
         let spec = Spec {
             number,
             born: Seat {
@@ -458,6 +489,8 @@ impl Registry {
             sent_to: plan.sent_to.clone(),
             child,
             text_limit: plan.text_limit,
+            pipeline,
+            withheld: withheld.map(|(name, _)| name.clone()).collect(),
             bound: plan.bound,
             spill,
             format: FORMAT,

@@ -428,6 +428,7 @@ impl Sending {
             cpu_ms: 0,
             texts: None,
             notice: None,
+            stages: Vec::new(),
         }
     }
 

@@ -47,7 +47,9 @@ impl ForkRequest {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.u32(self.slot);
-        out.u32(u32::from(self.cookie) | u32::from(self.merge) << 1);
+        let flags = [self.cookie, self.merge, self.tells_begun];
+        let bits = flags.iter().enumerate();
+        out.u32(bits.fold(0, |all, (bit, flag)| all | u32::from(*flag) << bit));
         out.u32(self.stdin as u32);
         out.optional(self.umask);
         let size = self
@@ -82,6 +84,7 @@ impl ForkRequest {
             slot,
             cookie: flags & 1 != 0,
             merge: flags & 2 != 0,
+            tells_begun: flags & 4 != 0,
             stdin,
             umask,
             pty,
@@ -288,6 +291,7 @@ mod tests {
             stdin: Stdin::Passed,
             pty: Some((24, 80)),
             merge: true,
+            tells_begun: true,
             record: vec![0, 255],
         }
     }

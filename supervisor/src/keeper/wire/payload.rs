@@ -48,6 +48,9 @@ pub struct ForkRequest {
     pub pty: Option<(u16, u16)>,
     /// Error output goes where output goes.
     pub merge: bool,
+    /// The program executes others: it has the status pipe as descriptor 3, and the exec counts as done when it has closed
+    /// that. A keeper of an earlier build knows nothing of it.
+    pub tells_begun: bool,
     /// The caller's own record, given back by FETCH.
     pub record: Vec<u8>,
 }
