@@ -62,7 +62,12 @@ impl Proxy {
 
     /// One whose agent is `cat`, after the handshake of an editor with these capabilities.
     pub async fn shaken(house: &House, capabilities: Value) -> Self {
-        let mut proxy = Self::start(house, &["cat"]);
+        Self::start(house, &["cat"]).shake(capabilities).await
+    }
+
+    /// Shakes hands for the editor and for an agent that is `cat`.
+    pub async fn shake(self, capabilities: Value) -> Self {
+        let mut proxy = self;
         let params = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
         proxy.ask(0, "initialize", params).await;
         proxy.said("initialize").await;
