@@ -3,14 +3,14 @@
 //! A child that does not read delays only its own writers, each with a deadline; nobody else is on this road.
 
 use std::{
-    os::fd::{AsRawFd, OwnedFd},
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use crate::terminal::{self, Mode};
 use tokio::{
-    io::unix::AsyncFd,
     sync::{Notify, mpsc, oneshot},
     time::timeout_at,
 };
@@ -100,10 +100,6 @@ impl Feed {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(mut queue) = queue else { return };
-        let Ok(input) = crate::ready::writable(input) else {
-            crate::log_line!("error", "an input could not be watched");
-            return close();
-        };
         let mut keyboard = Keyboard::default();
         loop {
             let order = tokio::select! {
@@ -140,14 +136,14 @@ struct Keyboard {
 impl Keyboard {
     /// Types as it is, in parts where a line is longer than the terminal keeps: between two parts stands the character
     /// that hands over what there is, which the program reads as one line all the same.
-    async fn type_in(&mut self, input: &AsyncFd<OwnedFd>, order: &Order) -> Took {
+    async fn type_in(&mut self, input: &OwnedFd, order: &Order) -> Took {
         let mut sum = Took {
             bytes: 0,
             closed: false,
         };
         let mut rest = order.bytes.as_slice();
         while !rest.is_empty() {
-            let (n, typed, hand_over) = match terminal::mode(input.get_ref()) {
+            let (n, typed, hand_over) = match terminal::mode(input) {
                 Mode::Bytes => (rest.len().min(terminal::PART), 0, None),
                 Mode::Lines { end } => {
                     let (n, typed) = terminal::part(rest, self.typed);
@@ -168,7 +164,7 @@ impl Keyboard {
             }
         }
         if order.end
-            && let Mode::Lines { end } = terminal::mode(input.get_ref())
+            && let Mode::Lines { end } = terminal::mode(input)
         {
             // Behind an unfinished line the first one hands that over, the second one is the end.
             let both = [end, end];
@@ -184,40 +180,47 @@ impl Keyboard {
     }
 }
 
-async fn write(input: &AsyncFd<OwnedFd>, bytes: &[u8], until: tokio::time::Instant) -> Took {
-    let mut at = 0;
-    while at < bytes.len() {
-        let Ok(ready) = timeout_at(until, input.writable()).await else {
-            break;
-        };
-        let Ok(mut ready) = ready else {
-            return Took {
-                bytes: at as u64,
-                closed: true,
-            };
-        };
-        match ready.try_io(|fd| write_once(fd.get_ref(), &bytes[at..])) {
-            Ok(Ok(n)) => at += n,
-            Ok(Err(e)) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Ok(Err(_)) => {
-                return Took {
-                    bytes: at as u64,
-                    closed: true,
-                };
+async fn write(input: &OwnedFd, bytes: &[u8], until: tokio::time::Instant) -> Took {
+    let mut took = Took {
+        bytes: 0,
+        closed: false,
+    };
+    while let rest = &bytes[took.bytes as usize..]
+        && !rest.is_empty()
+    {
+        match write_once(input, rest) {
+            Ok(n) => took.bytes += n as u64,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if !has_room(input, until).await {
+                    break;
+                }
             }
-            Err(_would_block) => {}
+            Err(_) => {
+                took.closed = true;
+                break;
+            }
         }
     }
-    Took {
-        bytes: at as u64,
-        closed: false,
+    took
+}
+
+/// Waits for room. Watched only as long as there is none: a terminal tells of room whenever its program has read, and
+/// woke us beside each line of a shell.
+async fn has_room(input: &OwnedFd, until: tokio::time::Instant) -> bool {
+    match crate::ready::writable(input.as_fd()) {
+        Ok(watched) => timeout_at(until, watched.writable()).await.is_ok(),
+        Err(error) => {
+            crate::log_line!("error", "an input could not be watched: {error}");
+            false
+        }
     }
 }
 
-fn write_once(fd: &OwnedFd, bytes: &[u8]) -> std::io::Result<usize> {
+fn write_once(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the slice is valid for its length and the descriptor is ours.
     match unsafe { libc::write(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) } {
         n if n >= 0 => Ok(n as usize),
-        _ => Err(std::io::Error::last_os_error()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     time::Duration,
 };
 
@@ -20,7 +20,7 @@ pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 ///
 /// # Errors
 /// As [`readable`].
-pub(crate) fn writable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn writable<F: AsFd + AsRawFd>(fd: F) -> io::Result<AsyncFd<F>> {
     register(fd, Interest::WRITABLE)
 }
 
@@ -47,7 +47,8 @@ pub(crate) fn within(fd: &OwnedFd, patience: Duration) -> bool {
     unsafe { libc::ppoll(&raw mut poll, 1, &raw const patience, std::ptr::null()) > 0 }
 }
 
-fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` names the same open file until it is dropped, which is all that the registration needs.
+fn register<F: AsFd + AsRawFd>(fd: F, interest: Interest) -> io::Result<AsyncFd<F>> {
+    // SAFETY: what owns or borrows a descriptor names the same open file until it is dropped, which is all that the
+    // registration needs.
     unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(|e| e.into_parts().1)
 }

@@ -423,6 +423,65 @@ fn a_replaced_prompt_does_not_hang_the_next_line() {
 }
 
 #[test]
+fn an_end_in_zsh_is_exact_whatever_tells_it() {
+    in_house(async |house, desk| {
+        if !installed("zsh") {
+            return;
+        }
+        let id = shell(house, &desk, "zsh").await;
+        // Each takes away, puts back or surrounds what tells the end of a line.
+        let settings = [
+            "unsetopt prompt_sp",
+            "PROMPT_EOL_MARK=",
+            "setopt prompt_sp",
+            "unset PROMPT_EOL_MARK",
+            "unsetopt prompt_cr",
+            "setopt prompt_cr",
+            "loud() { print loud; return 3 }; precmd_functions+=(loud)",
+            "unsetopt prompt_sp",
+            "setopt prompt_sp",
+            "setopt ksh_arrays",
+            "precmd_functions=()",
+            "unsetopt ksh_arrays",
+            "precmd() { print loud }",
+            "unfunction precmd",
+            "IFS=o",
+            "setopt no_unset",
+            "precmd_functions=()",
+        ];
+        for setting in settings {
+            assert_eq!(
+                done(&desk, &id, setting).await,
+                (String::new(), 0),
+                "{setting}"
+            );
+            for n in 0..2 {
+                assert_eq!(
+                    done(&desk, &id, "true").await,
+                    (String::new(), 0),
+                    "{setting}"
+                );
+                assert_eq!(
+                    done(&desk, &id, "false").await,
+                    (String::new(), 1),
+                    "{setting}"
+                );
+                // Without a line end, and no plain line.
+                let line = format!("printf '{n}'; (exit {n})");
+                assert_eq!(
+                    done(&desk, &id, &line).await,
+                    (n.to_string(), n),
+                    "{setting}"
+                );
+                let sent = send(&desk, &id, "print $((40 + 2)); false\n").await;
+                assert_eq!(sent.reason, Reason::Prompt, "{setting}: {sent:?}");
+                assert!(sent.text.contains("42"), "{setting}: {sent:?}");
+            }
+        }
+    });
+}
+
+#[test]
 fn nothing_of_ours_is_seen_by_programs_and_nested_shells_and_no_file_of_the_user_is_touched() {
     in_house(async |house, desk| {
         for program in shells() {

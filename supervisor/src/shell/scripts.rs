@@ -84,7 +84,7 @@ impl Start<'_> {
 
     fn zshrc(&self) -> String {
         let user = if self.clean { "" } else { ZSHRC_USER };
-        format!("{}{ZSHRC_BEFORE}{user}__ost_arm\n", self.fill(ZSH))
+        format!("{}{ZSHRC_BEFORE}{user}__ost_arm e\n", self.fill(ZSH))
     }
 
     fn posix(&self) -> String {
@@ -160,12 +160,18 @@ ZDOTDIR=@DIR@
 
 /// Every function and hook is there before the user's file runs. The mark of an unfinished last line is printed before
 /// any hook, so an end stands in it as well: else that mark would count as output. A hook that keeps a line out of the
-/// history by its status would end a shell under `set -e`, so the option for lines with a blank in front does it.
-const ZSH: &str = r#"__ost_k=@NONCE@ __ost_p=@DIR@
-__ost_d() {
-  local s=$? w=$PWD
+/// history by its status would end a shell under `set -e`, so the option for lines with a blank in front does it. Where
+/// everything stands as it was put last, one comparison shows that: to put it there costs a third of a prompt. Where that
+/// mark tells each end and no hook of the user can print behind it, there is no hook to tell it a second time.
+const ZSH: &str = r#"__ost_k=@NONCE@ __ost_p=@DIR@ __ost_g=
+__ost_say() {
+  local w=$PWD
   case $w in *[[:cntrl:]]*) w= ;; esac
-  builtin printf '\033]133;D;%s;k=%s;%s\007' "$s" "$__ost_k" "$w"
+  builtin printf '\033]133;D;%s;k=%s;%s\007' "$1" "$__ost_k" "$w"
+}
+__ost_d() {
+  local s=$?
+  __ost_say $s
   return $s
 }
 __ost_pre() {
@@ -182,7 +188,7 @@ __ost_e() {
   case $w in *[[:cntrl:]]*) w= ;; esac
   builtin printf '\033]133;D;%s;k=%s;n=%s;%s\007' "$s" "$__ost_k" "${__ost_n-}" "$w" >/dev/tty
   __ost_t= __ost_n=
-  __ost_arm
+  __ost_arm e
   return $s
 }
 __ost_hist() {
@@ -193,25 +199,37 @@ __ost_hist() {
 }
 __ost_arm() {
   local s=$?
+  if [[ -o prompt_sp && -o prompt_cr && "${precmd_functions-};${preexec_functions-};${zshaddhistory_functions-};${PROMPT_EOL_MARK-};${PS1-};${PS2-}" == "$__ost_g" ]]; then
+    return $s
+  fi
+  local o= t=
+  if [[ -o prompt_sp && -o prompt_cr ]]; then o=1; fi
+  if [[ -n $o && ${PROMPT_EOL_MARK-} == *";k=$__ost_k"* ]]; then t=1; fi
   emulate -L zsh
   (( ${+precmd_functions} )) || precmd_functions=()
   (( ${+preexec_functions} )) || preexec_functions=()
   (( ${+zshaddhistory_functions} )) || zshaddhistory_functions=()
-  { precmd_functions=(__ost_d ${precmd_functions:#__ost_*} __ost_arm) } always { TRY_BLOCK_ERROR=0 }
-  { preexec_functions=(${preexec_functions:#__ost_*} __ost_pre) } always { TRY_BLOCK_ERROR=0 }
-  { zshaddhistory_functions=(${zshaddhistory_functions:#__ost_*} __ost_hist) } always { TRY_BLOCK_ERROR=0 }
+  if [[ -z $t && -z ${1-} && ${precmd_functions[1]-} != __ost_d ]]; then __ost_say $s; fi
   { [[ ${PROMPT_EOL_MARK-} == *";k=$__ost_k"* ]] ||
     PROMPT_EOL_MARK=$'%{\e]133;D;%?;k='$__ost_k$'\a%}'${PROMPT_EOL_MARK-%B%S%#%s%b} } always { TRY_BLOCK_ERROR=0 }
+  if [[ -n $o && ${PROMPT_EOL_MARK-} == *";k=$__ost_k"* && -z ${precmd_functions:#__ost_*} ]]; then
+    { precmd_functions=(__ost_arm) } always { TRY_BLOCK_ERROR=0 }
+  else
+    { precmd_functions=(__ost_d ${precmd_functions:#__ost_*} __ost_arm) } always { TRY_BLOCK_ERROR=0 }
+  fi
+  { preexec_functions=(${preexec_functions:#__ost_*} __ost_pre) } always { TRY_BLOCK_ERROR=0 }
+  { zshaddhistory_functions=(${zshaddhistory_functions:#__ost_*} __ost_hist) } always { TRY_BLOCK_ERROR=0 }
   { [[ $PS1 == *";k=$__ost_k"* ]] ||
     PS1=$'%{\e]133;A;k='$__ost_k$'\a%}'$PS1$'%{\e]133;B;k='$__ost_k$'\a%}' } always { TRY_BLOCK_ERROR=0 }
   { [[ $PS2 == *";k=$__ost_k"* ]] || PS2=$'%{\e]133;P;k='$__ost_k$'\a%}'$PS2 } always { TRY_BLOCK_ERROR=0 }
+  __ost_g="${precmd_functions-};${preexec_functions-};${zshaddhistory_functions-};${PROMPT_EOL_MARK-};${PS1-};${PS2-}"
   return $s
 }
 "#;
 
 const ZSHRC_BEFORE: &str = r#"if (( ${__ost_y:-0} )); then ZDOTDIR=$__ost_z; else unset ZDOTDIR; fi
 unset __ost_z __ost_y
-__ost_arm
+__ost_arm e
 "#;
 
 const ZSHRC_USER: &str = r#"if [[ -r ${ZDOTDIR-$HOME}/.zshrc ]]; then source "${ZDOTDIR-$HOME}/.zshrc"; fi
