@@ -4,17 +4,21 @@ use std::path::{Path, PathBuf};
 
 use crate::skip;
 
-/// A file of such a tool, below the folder of tools; `None`, and that is said, where it is not there.
+/// A file of such a program, below the folder of all of them; `None`, and that is said, where it is not there.
 pub fn tool(path: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("OSTLER_TOOLS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools"),
+    let folder = std::env::var_os("OSTLER_CLIENTS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients"),
         PathBuf::from,
     );
-    let found = folder.join(path).canonicalize().ok();
-    if found.is_none() {
-        skip(&format!("no {path} among the tools: tests/run installs it"));
+    // Not resolved: a Python of its own is a link, and is one by where it stands.
+    let file = folder.join(path);
+    if !file.exists() {
+        skip(&format!(
+            "no {path} among the clients: tests/run installs them"
+        ));
+        return None;
     }
-    found
+    std::path::absolute(file).ok()
 }
 
 /// A file of the suites that such a tool reads.

@@ -6,27 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use ostler_tests::{House, PATIENCE, in_house, ostler, skip, within};
+use ostler_tests::tools::tool;
+use ostler_tests::{House, PATIENCE, in_house, ostler, within};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A file of what was installed.
-fn client(path: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("OSTLER_CLIENTS").map(PathBuf::from);
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/clients");
-    let file = folder.unwrap_or(own).join(path);
-    if !file.exists() {
-        skip(&format!(
-            "no {path} among the clients: tests/run installs them"
-        ));
-        return None;
-    }
-    Some(file)
-}
-
 fn node() -> Option<PathBuf> {
-    client("node24/node_modules/node/bin/node")
+    tool("node/node_modules/node/bin/node")
 }
 
 fn scripted() -> String {
@@ -75,7 +62,7 @@ fn through_us(agent: &str) -> String {
 
 /// acpx: with terminals of its own before the agent itself, without them before us.
 async fn acpx(house: &House, ours: bool, steps: &Value) -> Option<String> {
-    let (node, acpx) = (node()?, client("acpx/node_modules/acpx/dist/cli.js")?);
+    let (node, acpx) = (node()?, tool("acpx/node_modules/acpx/dist/cli.js")?);
     let mut command = of_house(house, &node);
     let agent = match ours {
         true => through_us(&scripted()),
@@ -155,7 +142,7 @@ fn acpx_sees_the_same_with_and_without_us() {
 #[test]
 fn the_python_library_reads_all_that_we_say() {
     in_house(async |house| {
-        let Some(python) = client("py/bin/python") else {
+        let Some(python) = tool("acp-py/bin/python") else {
             return;
         };
         let refers = json!(["update", { "sessionUpdate": "tool_call", "toolCallId": "c", "title": "count",
@@ -280,8 +267,8 @@ async fn serve(
 #[test]
 fn kimi_runs_its_commands_in_our_terminals() {
     in_house(async |house| {
-        let kimi = client("kimi/node_modules/@moonshot-ai/kimi-code/dist/main.mjs");
-        let acpx = client("acpx/node_modules/acpx/dist/cli.js");
+        let kimi = tool("kimi/node_modules/@moonshot-ai/kimi-code/dist/main.mjs");
+        let acpx = tool("acpx/node_modules/acpx/dist/cli.js");
         let (Some(node), Some(kimi), Some(acpx)) = (node(), kimi, acpx) else {
             return;
         };

