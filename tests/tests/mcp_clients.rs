@@ -105,9 +105,12 @@ fn the_inspector_finds_nothing_to_complain_of() {
     };
     for era in ["legacy", "modern"] {
         in_empty_house(async |house| {
+            // It hands no variable on: the server would be in the house of whoever runs the tests.
+            let dir = format!("OSTLER_DIR={}", house.dir().display());
             let cli = |args: &[&str]| {
                 let mut command = Command::new(&inspector);
-                command.arg("--cli").arg(ostler()).arg("mcp").args(args);
+                command.args(["--cli", "env", &dir]).arg(ostler());
+                command.arg("mcp").args(args);
                 command.args(["--format", "json", "--protocol-era", era]);
                 let said = said(house, command);
                 let json: Value =
@@ -117,7 +120,7 @@ fn the_inspector_finds_nothing_to_complain_of() {
             for set in ["compact", "epoch", "dsh"] {
                 let mut command = Command::new(&inspector);
                 command
-                    .arg("--cli")
+                    .args(["--cli", "env", &dir])
                     .arg(ostler())
                     .args(["mcp", "--tools", set]);
                 command.args([
@@ -140,6 +143,7 @@ fn the_inspector_finds_nothing_to_complain_of() {
                 "command=echo hi",
             ]);
             let told = told.to_string();
+            assert!(house.folders().socket().exists(), "it was another house");
             assert!(
                 told.contains("\"output\":\"hi\\n\"") && !told.contains("\"isError\":true"),
                 "{told}"
