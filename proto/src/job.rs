@@ -253,8 +253,8 @@ pub struct StageRow {
 pub struct Retry {
     /// It is not over, or somebody is left of it: a second one would run beside that.
     pub running: bool,
-    /// Its program was executed, so that what it does may be done, in part or as a whole. False: it never ran, and may be
-    /// started with another key. Null: not known yet.
+    /// Its program was executed, or one of its stages, so that what it does may be done, in part or as a whole. False: it
+    /// never ran, and may be started with another key. Null: not known.
     pub ran: Option<bool>,
     /// What the caller said that it does: `read`, `write`, `network` or `process`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -302,6 +302,8 @@ pub const HEADER: usize = 4 * 1024;
 pub const ARGUMENTS: usize = 16 * 1024 * 1024;
 /// Commands of one pipeline: nobody types more, and each is a process.
 pub const STAGES: usize = 64;
+/// What is read of the report of a pipeline: two lines for each command, the longest with a path.
+pub const STAGE_REPORT: u64 = 1024 * 1024;
 /// Longest name of a job or session.
 pub const NAME: usize = 64;
 /// Least time between two heartbeats of a job.

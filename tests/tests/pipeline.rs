@@ -198,6 +198,18 @@ fn a_stage_that_cannot_be_executed_fails_the_start_and_ends_the_others() {
             ("stages[0].args", libc::EACCES)
         );
         assert_eq!(error.hint.as_deref(), Some("it is a folder, not a program"));
+        // Whoever thinks of another try is told whether anything ran.
+        let ran = async |key: &str, stages: [Stage; 2]| {
+            let start = Start {
+                key: Some(key.into()),
+                ..pipeline(stages)
+            };
+            desk.must::<JobStart>(start.clone()).await;
+            desk.must::<JobStart>(start).await.retry.unwrap().ran
+        };
+        let missing = || stage(["no-such-program-9"]);
+        assert_eq!(ran("a", [missing(), stage(["cat"])]).await, Some(false));
+        assert_eq!(ran("b", [steps("sleep"), missing()]).await, Some(true));
         no_report_is_left(house, &desk, "t1").await;
     });
 }
@@ -321,6 +333,14 @@ fn without_a_report_a_pipeline_runs_and_its_stages_have_no_end() {
         assert_eq!(result.row.exit_code, Some(0));
         assert_eq!(codes(&result.row), [None, None]);
         assert_eq!(result.row.ok, Some(false), "nobody knows that it was");
+        // A mask that shuts its own files is for the programs.
+        let shut = Start {
+            umask: Some(0o777),
+            ..pipeline([steps("umask"), stage(["cat"])])
+        };
+        let result = desk.run(shut).await;
+        assert!(result.stdout.is_some_and(|mask| mask.contains("777")));
+        assert_eq!(codes(&result.row), [Some(0); 2]);
     });
 }
 

@@ -103,15 +103,20 @@ impl Job {
     /// What to know before the same is started once more.
     pub(crate) fn retry(&self) -> Retry {
         let status = self.status();
-        let is_over = status.finished.is_some();
-        let outcome = status.finished.as_ref().map(|f| f.outcome);
+        let finished = status.finished.as_deref();
         Retry {
-            running: !is_over || status.left > 0,
-            ran: if status.resolved.is_some() || self.spec.is_bare() {
-                Some(true)
-            } else {
-                // It ended without an exec; of what is lost nobody knows that.
-                (is_over && outcome != Some(Outcome::Lost)).then_some(false)
+            running: finished.is_none() || status.left > 0,
+            ran: match finished.map(|f| f.outcome) {
+                // A pipeline of which one stage could not be executed: others were, for a moment.
+                Some(Outcome::SpawnFailed | Outcome::SandboxFailed) => {
+                    Some(finished.is_some_and(Finished::began))
+                }
+                _ if status.resolved.is_some() || self.spec.is_bare() => Some(true),
+                Some(Outcome::Exited | Outcome::Signaled) => Some(true),
+                // Its runner may have told nobody.
+                Some(Outcome::Lost) | None => None,
+                Some(_) if self.spec.pipeline.is_some() => None,
+                Some(_) => Some(false),
             },
             side_effect: self.spec.side_effect.clone(),
         }

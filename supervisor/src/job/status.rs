@@ -45,6 +45,13 @@ pub(crate) struct Finished {
     pub(crate) stages: Vec<StageEnd>,
 }
 
+impl Finished {
+    /// A stage of its pipeline was executed.
+    pub(super) fn began(&self) -> bool {
+        self.stages.iter().any(|stage| stage.pid.is_some())
+    }
+}
+
 /// Head and tail of both streams.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Texts {

@@ -29,6 +29,7 @@ use crate::{
 
 /// What a terminal is called where the request says nothing: what every program knows.
 const TERM: &str = "xterm-256color";
+
 /// Checks a request.
 ///
 /// # Errors

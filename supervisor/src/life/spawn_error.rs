@@ -35,7 +35,10 @@ pub(crate) fn of(spec: &Spec, step: Step, errno: i32, candidate: u32) -> SpawnEr
 /// Puts the answer of a pipeline's runner into words.
 pub(crate) fn of_stage(pipeline: &Pipeline, failure: &Failure) -> SpawnError {
     let Failure { stage, errno, path } = failure;
-    let program = pipeline.stages.get(*stage).map_or("", |s| &s.args[0]);
+    let args = pipeline.stages.get(*stage).map(|stage| &stage.args);
+    let program = args
+        .and_then(|args| args.first())
+        .map_or("", String::as_str);
     let path = if *errno == libc::ENOENT && !program.contains('/') {
         program
     } else {

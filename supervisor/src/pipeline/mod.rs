@@ -76,7 +76,7 @@ impl Pipeline {
     /// What rows say of the stages.
     pub(crate) fn rows(&self, ends: &[StageEnd]) -> Vec<StageRow> {
         let unknown = StageEnd::default();
-        let last = self.stages.len() - 1;
+        let count = self.stages.len();
         let stages = self.stages.iter().enumerate();
         stages
             .map(|(index, stage)| {
@@ -92,7 +92,9 @@ impl Pipeline {
                     pid: told.pid,
                     exit_code,
                     signal,
-                    ok: told.end.map(|end| is_expected(stage, end, index == last)),
+                    ok: told
+                        .end
+                        .map(|end| is_expected(stage, end, index + 1 == count)),
                 }
             })
             .collect()

@@ -1,16 +1,17 @@
 //! The report of a runner: one line of JSON for each thing that happened, in the order in which it did.
 //!
-//! Written by the runner alone, read by anybody; a line that is not whole is none. It is bounded by the number of
-//! stages. Jobs run as the user, so that a program could write into it: it can deceive about its own pipeline, and
-//! nothing else is built on it.
+//! Written by the runner alone, read by anybody; a line that is not whole is none. Jobs run as the user, so that a
+//! program could write into it or put something else in its place: it can deceive about its own pipeline, and nothing
+//! else is built on it; what is read is bounded, and never waited for.
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
+use ostler_proto::limits;
 use serde::{Deserialize, Serialize};
 
 use super::{End, StageEnd};
@@ -54,9 +55,11 @@ pub(crate) struct Report {
 impl Report {
     /// Reads it. Nothing is known where there is none.
     pub(crate) fn read(file: &Path) -> Self {
-        // Lossy: what is no text is no line of ours.
-        let text = fs::read(file).unwrap_or_default();
+        let mut text = Vec::new();
+        // Of what cannot be read the beginning counts.
+        let _ = open(file).and_then(|file| file.take(limits::STAGE_REPORT).read_to_end(&mut text));
         let mut report = Self::default();
+        // Lossy: what is no text is no line of ours.
         for line in String::from_utf8_lossy(&text).lines() {
             if let Ok(line) = serde_json::from_str(line) {
                 report.take(line);
@@ -84,7 +87,7 @@ impl Report {
     }
 
     fn stage(&mut self, index: usize) -> Option<&mut StageEnd> {
-        if index >= ostler_proto::limits::STAGES {
+        if index >= limits::STAGES {
             return None;
         }
         if index >= self.stages.len() {
@@ -94,13 +97,30 @@ impl Report {
     }
 }
 
+/// Opens what must be a file: a pipe in its place would be waited for.
+fn open(file: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+    let file = options.read(true).open(file)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 /// Where the runner writes.
 pub(super) struct Writer(Option<File>);
 
 impl Writer {
     /// Makes the file. Without one the pipeline runs all the same: then nobody knows how its stages ended.
     pub(super) fn new(file: &Path) -> Self {
-        Self(make(file).ok())
+        // That of the job is for what its programs make.
+        // SAFETY: plain calls; this process has one thread.
+        let mask = unsafe { libc::umask(0o077) };
+        let made = make(file);
+        // SAFETY: as above.
+        unsafe { libc::umask(mask) };
+        Self(made.ok())
     }
 
     pub(super) fn tell(&mut self, line: &Line) {
@@ -158,5 +178,26 @@ mod tests {
         assert_eq!(report.stages, [StageEnd::default(), told]);
         assert_eq!(report.failure, None);
         assert_eq!(Report::read(dir.path()), Report::default());
+    }
+
+    #[test]
+    fn what_a_program_put_in_the_place_of_a_report_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a valid C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        assert_eq!(Report::read(&pipe), Report::default());
+        assert_eq!(Report::read(Path::new("/dev/zero")), Report::default());
+        let link = dir.path().join("link");
+        let file = dir.path().join("file");
+        let line = r#"{"ended":{"stage":0,"end":{"code":1}}}"#;
+        fs::write(&file, format!("{line}\n")).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(Report::read(&link), Report::default());
+        assert_eq!(Report::read(&file).stages.len(), 1);
+        let beyond = " ".repeat(limits::STAGE_REPORT as usize) + "\n" + line;
+        fs::write(&file, beyond).unwrap();
+        assert_eq!(Report::read(&file), Report::default());
     }
 }

@@ -38,6 +38,9 @@ pub(crate) fn run(words: Vec<OsString>) -> ExitCode {
         return ExitCode::from(125);
     };
     block_signals();
+    // It was executed by a path that ends with another name.
+    // SAFETY: a valid C string.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"ostler".as_ptr()) };
     let mut runner = Runner {
         report: Writer::new(Path::new(&report)),
         stages: stages.len(),

@@ -143,6 +143,16 @@ enum Checked {
     Free(String),
 }
 
+/// Where the job of a request is to be.
+struct Place {
+    /// Id of its session.
+    session: String,
+    /// Key of the session that it has for itself.
+    child: Option<String>,
+    /// Place of its log.
+    slot: usize,
+}
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -309,15 +319,8 @@ impl Registry {
 
     /// Checks quota, name and key and makes the job, all in one step; a refusal makes nothing.
     pub(crate) fn admit(&self, plan: &Plan, access: &Access) -> Result<Admission, Refusal> {
-        let mut inner = self.lock();
-        match self.check(&inner, plan, access)? {
-            Checked::Known(job) => Ok(Admission::Known(job)),
-            Checked::Free(session_id) => {
-                let slot = self.slot(&inner)?;
-                let job = self.begin(&mut inner, &session_id, plan, None, slot);
-                Ok(Admission::New(job))
-            }
-        }
+        let (admission, _) = self.register(plan, None, access)?;
+        Ok(admission)
     }
 
     /// The same for a sub-agent, with the session that it is to have of its own. One that is known keeps what it has.
@@ -340,7 +343,12 @@ impl Registry {
                 let slot = self.slot(&inner)?;
                 let below = below.map(|below| self.open_below(&mut inner, below));
                 let (key, child) = below.unzip();
-                let job = self.begin(&mut inner, &session_id, plan, key, slot);
+                let place = Place {
+                    session: session_id,
+                    child: key,
+                    slot,
+                };
+                let job = self.begin(&mut inner, plan, place);
                 Ok((Admission::New(job), child))
             }
         }
@@ -374,22 +382,16 @@ impl Registry {
         Ok(Checked::Free(session_id.clone()))
     }
 
-    /// Makes the job of a request that has been checked, with the key of its own session if it has one.
-    fn begin(
-        &self,
-        inner: &mut Inner,
-        session_id: &str,
-        plan: &Plan,
-        child: Option<String>,
-        slot: usize,
-    ) -> Arc<Job> {
-        let job = Arc::new(self.make(inner, session_id, plan, child, slot));
+    /// Makes the job of a request that has been checked.
+    fn begin(&self, inner: &mut Inner, plan: &Plan, place: Place) -> Arc<Job> {
+        let session_id = place.session.clone();
+        let job = Arc::new(self.make(inner, plan, place));
         if job.spec.is_bare() {
             // The keeper knows nothing of it, and its id must be answered for after a crash.
             self.ledger
                 .append(&Entry::Begun(Box::new(job.spec.clone())));
         }
-        inner.put(session_id, Arc::clone(&job));
+        inner.put(&session_id, Arc::clone(&job));
         // Told before there is a process, and before anybody can move it.
         job.tell(Happened::Starting, None);
         self.note(|l| l.jobs += 1);
@@ -430,19 +432,17 @@ impl Registry {
         .hint("ostler rm, or ostler session close, for what is not needed any more")
     }
 
-    fn make(
-        &self,
-        inner: &mut Inner,
-        session_id: &str,
-        plan: &Plan,
-        child: Option<String>,
-        slot: usize,
-    ) -> Job {
+    fn make(&self, inner: &mut Inner, plan: &Plan, place: Place) -> Job {
+        let Place {
+            session,
+            child,
+            slot,
+        } = place;
         let number = inner.next_number;
         inner.next_number += 1;
         let session = inner
             .sessions
-            .get_mut(session_id)
+            .get_mut(&session)
             .expect("the caller holds the lock and looked it up");
         let process_id = format!("{}{}", id::PROCESS_PREFIX, secret::ulid());
         let spill = plan.start.output.spill.unwrap_or(true);
