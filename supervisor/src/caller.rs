@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::{
     editor::Editor, house::House, job::Job, outbox::Outbox, owner::Owner, registry::Access,
 };
@@ -18,6 +20,8 @@ struct Inner {
     outbox: Outbox,
     /// The sub-agents that this connection speaks as; none, once it is gone.
     agents: Mutex<Option<Vec<Arc<Job>>>>,
+    /// How far each of its streams of events has told.
+    told: Mutex<Vec<watch::Receiver<u64>>>,
     editor: Editor,
 }
 
@@ -30,6 +34,7 @@ impl Caller {
                 access: Mutex::default(),
                 outbox,
                 agents: Mutex::new(Some(Vec::new())),
+                told: Mutex::default(),
                 editor: Editor::default(),
             }),
         }
@@ -64,6 +69,32 @@ impl Caller {
     fn agents(&self) -> MutexGuard<'_, Option<Vec<Arc<Job>>>> {
         let agents = self.inner.agents.lock();
         agents.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This connection has a stream of events, which says here how far it has told, until it is dropped.
+    pub(crate) fn watches(&self, seq: u64) -> watch::Sender<u64> {
+        let (told, far) = watch::channel(seq);
+        let mut streams = self.streams();
+        streams.retain(|stream| stream.has_changed().is_ok());
+        streams.push(far);
+        told
+    }
+
+    /// Waits until every event up to now stands in the outbox, on each stream of this connection. False: it has none.
+    pub(crate) async fn events_told(&self) -> bool {
+        let streams = self.streams().clone();
+        let newest = self.house().registry.events.newest();
+        let mut watches = false;
+        for mut stream in streams {
+            // One that ends tells nothing more.
+            watches |= stream.wait_for(|told| *told >= newest).await.is_ok();
+        }
+        watches
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<watch::Receiver<u64>>> {
+        let told = self.inner.told.lock();
+        told.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn house(&self) -> &Arc<House> {

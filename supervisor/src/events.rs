@@ -131,6 +131,11 @@ impl Events {
         self.news.send_modify(|_| {});
     }
 
+    /// The number of the newest event.
+    pub(crate) fn newest(&self) -> u64 {
+        self.lock().last
+    }
+
     /// Begins to watch; the number of the newest event is where it begins.
     pub(crate) fn watch(self: &Arc<Self>) -> (Watcher, u64) {
         let mut inner = self.lock();

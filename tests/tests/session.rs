@@ -11,6 +11,7 @@ use ostler_proto::methods::{
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::house::{House, files_below, in_house};
+use ostler_tests::process::Process;
 use ostler_tests::{Desk, PATIENCE, Wire, desk::script, within};
 use serde_json::json;
 
@@ -559,6 +560,47 @@ fn events_come_in_order_and_before_those_who_wait() {
             Some(Outcome::Stopped),
             "final before removal"
         );
+    });
+}
+
+/// I8. Whoever watches and waits on one connection hears of an end once as an event, then as an answer.
+#[test]
+fn an_answer_stands_behind_the_events_of_what_it_tells() {
+    in_house(async |house| {
+        let mut wire = house.wire().await;
+        wire.call("session/open", json!({ "id": "x" })).await;
+        wire.ask("session/watch", json!({ "partialResultToken": "w" }))
+            .await;
+        for n in 0..30 {
+            let started = wire
+                .call("job/start", json!({ "args": ["sleep", "60"] }))
+                .await;
+            let id = started["result"]["id"].as_str().unwrap().to_owned();
+            let (ask, last) = match n % 3 {
+                0 => ("job/stop", "exited"),
+                1 => ("job/release", "removed"),
+                _ => ("job/wait", "exited"),
+            };
+            let params = match ask {
+                "job/release" => json!({ "id": id }),
+                _ => json!({ "ids": [id] }),
+            };
+            let asked = wire.ask(ask, params).await;
+            if ask == "job/wait" {
+                let pid = started["result"]["pid"].as_u64().unwrap();
+                Process::of(pid as u32).unwrap().signal(libc::SIGKILL);
+            }
+            let mut told = false;
+            loop {
+                let message = wire.read().await.expect("the supervisor lives");
+                if message["id"] == asked {
+                    break;
+                }
+                let event = &message["params"]["value"]["event"];
+                told |= event["row"]["id"] == id.as_str() && event["type"] == last;
+            }
+            assert!(told, "{ask}: its answer came before the event");
+        }
     });
 }
 

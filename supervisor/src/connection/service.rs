@@ -200,21 +200,24 @@ impl Service {
         if ordered {
             return Routed::Answered(answer.await);
         }
-        let outbox = self.caller.outbox().clone();
+        let caller = self.caller.clone();
         let upgrade = entry.is_some_and(|e| e.name == methods::SupervisorUpgrade::NAME);
         let house = upgrade.then(|| Arc::clone(self.caller.house()));
         Routed::Task(Box::pin(async move {
             let Some(answer) = answer.await else { return };
-            if !streams {
-                let granted = matches!(answer, Answer::Result { .. });
-                outbox.answer(&answer);
-                if let Some(house) = house.filter(|_| granted) {
-                    // It may go now.
-                    house.upgrade.note_answer();
+            let granted = matches!(answer, Answer::Result { .. });
+            let outbox = caller.outbox();
+            // Behind its own pages, and behind the events of what it tells: never before them.
+            if streams || caller.events_told().await {
+                if let Ok(place) = outbox.reserve().await {
+                    place.send(&answer);
                 }
-            } else if let Ok(place) = outbox.reserve().await {
-                // Behind its own pages, never before them.
-                place.send(&answer);
+            } else {
+                outbox.answer(&answer);
+            }
+            if let Some(house) = house.filter(|_| granted) {
+                // It may go now.
+                house.upgrade.note_answer();
             }
         }))
     }

@@ -9,7 +9,10 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 use super::{Serve, notification::Notification, start};
 use crate::{
@@ -33,6 +36,8 @@ struct Watching {
     whose: Whose,
     token: Value,
     seq: u64,
+    /// Says how far it has told to those who answer on this connection.
+    told: watch::Sender<u64>,
     heartbeat: Option<Duration>,
 }
 
@@ -48,12 +53,14 @@ impl Serve for SessionWatch {
             Whose::One(registry.key_of(params.session.as_deref(), &caller.access())?)
         };
         let (watcher, newest) = registry.events.watch();
+        let seq = params.since.unwrap_or(newest);
         let mut watching = Watching {
+            told: caller.watches(seq),
             caller,
             watcher,
             whose,
             token,
-            seq: params.since.unwrap_or(newest),
+            seq,
             heartbeat: params.heartbeat_ms.map(Duration::from_millis),
         };
         let told = watching.run().await;
@@ -72,7 +79,9 @@ impl Watching {
             self.watcher.seen();
             // First: what is told of a session stands there before it is gone.
             let closed = self.is_closed();
-            while self.tell().await? {}
+            while self.tell().await? {
+                self.told.send_replace(self.seq);
+            }
             if closed {
                 return Ok(());
             }
