@@ -22,6 +22,7 @@ use crate::{
     house::House,
     job::{Finished, Job, Seat, Spec, Wanted, Who},
     ledger::{Entry, Moved, Moves, Seated},
+    life,
     log::{
         Arena, Log,
         scratch::{self, ScratchPair},
@@ -406,13 +407,15 @@ fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option
         // The keeper knows it still, so that somebody was left; how many is counted again.
         job.publish(|s| s.left = s.left.max(1));
     }
+    let facts = state.entry.facts;
+    life::show_known(&house.tools, job, &facts.borrow());
     if !seated {
         // Its session was closed in the moment of the crash: nobody could ever stop it.
         job.want_stop(job.spec.grace_ms, Who::asked("close", None));
     } else if job.is_bound() {
         wait_for_client(job);
     }
-    house.adopt(job, state.entry.facts, Some(state.fds));
+    house.adopt(job, facts, Some(state.fds));
 }
 
 /// A connection broken by our own restart is no cancel: the client of a foreground run has some time to come back.

@@ -2,8 +2,8 @@
 
 use ostler_proto::job::{Outcome, State};
 use ostler_proto::methods::{
-    JobGet, JobRelease, JobRun, JobStart, JobStop, Nothing, OutputPolicy, Run, SessionList, Start,
-    Stdin, Stop, Target,
+    JobGet, JobList, JobRelease, JobRun, JobStart, JobStop, List, Nothing, OutputPolicy, Run,
+    SessionList, Start, Stdin, Stop, Target,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::process::{self, Process};
@@ -396,6 +396,45 @@ fn a_short_id_is_not_used_again_after_a_crash() {
             // And it still says what became of it.
             let refusal = desk.refused::<JobGet>(target).await;
             assert_eq!(refusal.kind, RefusalKind::Gone);
+        }
+    });
+}
+
+/// A list in the first moment of a new supervisor has everything that the keeper knows.
+#[test]
+fn no_job_that_runs_is_listed_without_its_process() {
+    in_house(async |house| {
+        let open = ostler_proto::methods::OpenSession {
+            id: Some("x".into()),
+            commands: Some(200),
+            ..Default::default()
+        };
+        let desk = house.desk_of(open);
+        for _ in 0..150 {
+            desk.start(script("sleep")).await;
+        }
+        let rows = desk.list().await;
+        // One answer after the other, so that one is the first of each new supervisor.
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let askers: Vec<_> = (0..4)
+            .map(|_| {
+                let (desk, rows, stopped) = (desk.clone(), rows.clone(), stopped.clone());
+                tokio::spawn(async move {
+                    while !*stopped.borrow() {
+                        let table = desk.client.ask::<JobList>(List::default()).await;
+                        for (now, before) in table.unwrap().jobs.iter().zip(&rows) {
+                            assert_eq!((now.state, now.pid), (State::Running, before.pid));
+                        }
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..rounds("OSTLER_KILLS", 10) {
+            house.kill_supervisor().await;
+        }
+        stop.send_replace(true);
+        for asker in askers {
+            asker.await.unwrap();
         }
     });
 }

@@ -23,7 +23,7 @@ use crate::{
     clock::{self, Moment},
     feed::Into,
     job::{Cause, Finished, Job, Level, Stopped, Wanted, Who},
-    keeper::wire::{Ended, Exec, Facts, NONE, Step},
+    keeper::wire::{Ended, Exec, Facts, NONE, Started, Step},
     ledger::{Entry, Ledger},
     pipeline::Report,
     process::link::{JobFds, Keeper, Which},
@@ -68,6 +68,28 @@ pub(crate) async fn live(
     }
     living.job.publish(|s| s.over = true);
     living.job.clean_beside();
+}
+
+/// Puts the process of a job into its row.
+fn show_process(tools: &Tools, job: &Job, started: Started) {
+    let rung = tools.trees.rung_of(started.grouped);
+    job.publish(|s| {
+        s.rung = Some(rung);
+        s.pid = Some(started.pid as u32);
+        s.start_time = started.start_time;
+    });
+}
+
+/// Puts into its row what the keeper knows of a job that an earlier supervisor began, before anybody asks: its life comes
+/// to that later, and a job that ran was listed without a process.
+pub(crate) fn show_known(tools: &Tools, job: &Job, facts: &Facts) {
+    if let Some(started) = facts.started {
+        show_process(tools, job, started);
+    }
+    let runs = matches!(facts.exec, Exec::Done { .. });
+    if runs && job.status().state == State::Starting {
+        job.publish(|s| s.state = State::Running);
+    }
 }
 
 /// Publishes the end of a row that no process stands for: the one who lives it.
@@ -348,12 +370,7 @@ impl Living {
         let facts = self.facts.borrow_and_update().clone();
         if let (Some(started), false) = (facts.started, self.told.started) {
             self.told.started = true;
-            let rung = self.tools.trees.rung_of(started.grouped);
-            self.job.publish(|s| {
-                s.rung = Some(rung);
-                s.pid = Some(started.pid as u32);
-                s.start_time = started.start_time;
-            });
+            show_process(&self.tools, &self.job, started);
             self.take_streams();
         }
         if !self.told.exec && facts.exec != Exec::Pending {
@@ -442,7 +459,7 @@ impl Living {
             (Some(failure), Some(pipeline)) if self.stopped_by.is_none() => {
                 self.spawn_error = Some(spawn_error::of_stage(pipeline, failure));
             }
-            (None, _) if self.job.status().state == State::Starting => self.runs(first),
+            (None, _) if self.life.phase == Phase::Starting => self.runs(first),
             _ => {}
         }
     }
