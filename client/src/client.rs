@@ -191,8 +191,11 @@ impl Client {
 
 impl State {
     /// The session was renamed while the connection was gone. Each answer names where it is now, so that a second one
-    /// of the same place is an error.
+    /// of the same place is an error. One that has its jobs by adoption has another token: only the owner key opens it.
     fn goes_along(&mut self, refusal: &Refusal) -> bool {
+        if refusal.data.get("renamed") == Some(&false.into()) && !self.options.owner {
+            return false;
+        }
         let to = refusal.data.get("to").and_then(|to| to.as_str());
         let (RefusalKind::Moved, Some(to), Some(open)) =
             (refusal.kind, to, &mut self.options.session)

@@ -99,7 +99,7 @@ table! {
     SessionList "session/list" spawned (Nothing) -> SessionTable, "Lists the sessions that this connection may see.";
     SessionRename "session/rename" ordered (RenameSession) -> MovedSession, "Gives a session another id: the whole slot moves. Onto one that exists, it is adopted by that.";
     SessionAdopt "session/adopt" ordered (AdoptSession) -> MovedSession, "Hands all jobs of a session to another one and ends the first.";
-    SessionNotices "session/notices" spawned (ReadNotices) -> Notices, "Lists the ends of background jobs that nobody has confirmed yet, and confirms those that were read.";
+    SessionNotices "session/notices" spawned (ReadNotices) -> Notices, "Lists the ends of background jobs that nobody has confirmed yet, and confirms those that were read. What its owner stopped, waited for or read to the end is no news to it.";
     SessionWatch "session/watch" spawned (WatchSession) -> WatchEnd, "Streams what happens to jobs as `$/progress`, in order, until it is cancelled or the session is closed.";
     SessionClose "session/close" spawned (CloseSession) -> StopSummary, "Stops every job of a session, forgets them, then deletes their artifacts.";
     JobStart "job/start" spawned (Start) -> Row, "Starts a job; answers when exec has succeeded or failed, 100 ms at most.";
@@ -245,6 +245,10 @@ pub struct OpenSession {
     pub parent: Option<String>,
     /// Refuse instead of creating.
     pub attach_only: bool,
+    /// This connection confirms what it was told of ends by `session/notices` alone: what it waits for or reads to the
+    /// end is noticed until then. For front ends, whose own answers may not reach who asked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub confirms: bool,
 }
 
 /// `session/list`.
@@ -836,7 +840,8 @@ pub struct Receipt {
     /// What could not be ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<crate::job::Survivor>,
-    /// Ids of what a sub-agent had started and is not stopped with it: they are jobs of the row's session now.
+    /// What a sub-agent had started and is not stopped with it, as `SESSION/t1`: they are jobs of the session that
+    /// delegated now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_running: Vec<String>,
 }

@@ -102,11 +102,7 @@ async fn time_limit(job: &Job) {
         return std::future::pending().await;
     };
     sleep_until(clock::instant(at)).await;
-    let who = Who {
-        cause: Cause::Timeout,
-        by: "timeout".into(),
-        reason: None,
-    };
+    let who = Who::ours(Cause::Timeout, "timeout");
     job.want_stop(job.spec.grace_ms, who);
 }
 

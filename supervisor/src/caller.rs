@@ -1,6 +1,9 @@
 //! Who asks: the house, what this connection may see, and where answers go. Every handler is given one.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::watch;
 
@@ -23,6 +26,7 @@ struct Inner {
     /// How far each of its streams of events has told.
     told: Mutex<Vec<watch::Receiver<u64>>>,
     editor: Editor,
+    gone: AtomicBool,
 }
 
 impl Caller {
@@ -36,6 +40,7 @@ impl Caller {
                 agents: Mutex::new(Some(Vec::new())),
                 told: Mutex::default(),
                 editor: Editor::default(),
+                gone: AtomicBool::new(false),
             }),
         }
     }
@@ -99,6 +104,21 @@ impl Caller {
 
     pub(crate) fn house(&self) -> &Arc<House> {
         &self.inner.house
+    }
+
+    /// Tells whether a job is in a session of this connection's own.
+    pub(crate) fn owns(&self, job: &Job) -> bool {
+        self.inner.house.registry.owns(&self.access(), job)
+    }
+
+    /// The client is gone; what is dropped from here on was not cancelled by it.
+    pub(crate) fn hang_up(&self) {
+        self.inner.gone.store(true, Ordering::Release);
+    }
+
+    /// Tells whether the client is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.inner.gone.load(Ordering::Acquire)
     }
 
     pub(crate) fn outbox(&self) -> &Outbox {

@@ -181,7 +181,8 @@ impl House {
         let mut jobs = self.registry.live();
         jobs.sort_by_key(|j| std::cmp::Reverse(j.spec.number));
         for job in &jobs {
-            job.ask_stop(grace_ms, Who::asked(by, None));
+            // Nobody is left to be told.
+            job.ask_stop(grace_ms, Who::asked(by, None).silent(true));
         }
         for job in &jobs {
             settled(job).await;

@@ -37,6 +37,8 @@ mod restore;
 
 mod caller;
 
+mod claim;
+
 mod editor;
 
 mod params;

@@ -64,13 +64,13 @@ impl Owner {
         self.last_word.subscribe()
     }
 
-    /// What went to the session that delegates and lives.
+    /// What went to the session that delegates and lives, as `SESSION/t1`.
     pub(crate) fn left_running(&self) -> &[String] {
         self.left_running.get().map_or(&[], Vec::as_slice)
     }
 
     /// Its jobs went to the session that delegates: those that live. The first word stays.
-    pub(crate) fn leave_running(&self, ids: Vec<String>) {
-        let _ = self.left_running.set(ids);
+    pub(crate) fn leave_running(&self, names: Vec<String>) {
+        let _ = self.left_running.set(names);
     }
 }

@@ -391,11 +391,7 @@ impl Pump {
         if spec.on_limit == OnLimit::Stop
             && spec.max_bytes.is_some_and(|most| self.job.log.end() > most)
         {
-            let who = Who {
-                cause: Cause::OutputLimit,
-                by: "output limit".into(),
-                reason: None,
-            };
+            let who = Who::ours(Cause::OutputLimit, "output limit");
             self.job.want_stop(0, who);
         }
     }

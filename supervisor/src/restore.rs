@@ -411,7 +411,7 @@ fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option
     life::show_known(&house.tools, job, &facts.borrow());
     if !seated {
         // Its session was closed in the moment of the crash: nobody could ever stop it.
-        job.want_stop(job.spec.grace_ms, Who::asked("close", None));
+        job.want_stop(job.spec.grace_ms, Who::asked("close", None).silent(true));
     } else if job.is_bound() {
         wait_for_client(job);
     }
@@ -420,11 +420,11 @@ fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option
 
 /// A connection broken by our own restart is no cancel: the client of a foreground run has some time to come back.
 fn wait_for_client(job: &Arc<Job>) {
-    job.claim();
+    job.hold();
     let job = Arc::clone(job);
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(limits::reattach())).await;
-        if job.unclaim() && job.status().finished.is_none() {
+        if job.let_go() && job.status().finished.is_none() {
             job.want_stop(
                 job.spec.grace_ms,
                 Who::asked("client", Some("its client did not come back".into())),

@@ -464,6 +464,34 @@ fn the_command_line_says_whose_the_commands_of_a_stopped_sub_agent_are() {
     });
 }
 
+/// Its `t1` is another job than the `t1` of whoever stops it from above.
+#[test]
+fn what_a_sub_agent_of_a_sub_agent_leaves_is_named_with_its_session() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let top = desk.start(script("sleep")).await;
+        let registered = desk.must::<AgentRegister>(delegated("work", "below")).await;
+        let child = inside(house, &registered);
+        let registered = child
+            .must::<AgentRegister>(delegated("deep", "deeper"))
+            .await;
+        let left = inside(house, &registered).start(script("sleep")).await;
+        assert_eq!((top.id.as_str(), left.id.as_str()), ("t1", "t1"));
+        let said = house.cli(&["stop", "--session", "x", "--grace", "0", "below/a1"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let out = said.out.trim_end();
+        assert!(out.ends_with("; its commands go on: below/t1"), "{said:?}");
+        let found = desk.get("below/t1").await.row;
+        assert_eq!(found.process_id, left.process_id);
+        // One further up: the name that was told still is that job.
+        let receipt = desk.stop("a1", 0).await;
+        assert_eq!(receipt.left_running, ["x/t2"]);
+        for name in ["below/t1", "x/t2"] {
+            assert_eq!(desk.get(name).await.row.process_id, left.process_id);
+        }
+    });
+}
+
 #[test]
 fn a_program_started_as_a_sub_agent_starts_its_commands_in_a_session_of_its_own() {
     in_house(async |house| {

@@ -408,7 +408,7 @@ fn its_end_is_told_once() {
     in_house(async |house, desk| {
         let id = bash(&desk).await;
         let row = begin(&desk, &id, "exit_with() { return 3; }; exit_with").await;
-        desk.wait(&row.id).await;
+        desk.over(&row.id).await;
         let told = notices(&desk, None).await.notices;
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].row.id, row.id);

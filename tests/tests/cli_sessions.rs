@@ -1,5 +1,7 @@
 //! Promise: the sessions of agents can be seen, named, taken over and left at the command line.
 
+use serde_json::Value;
+
 use ostler_tests::{House, in_empty_house, in_house, puppet, redacted};
 
 fn start(house: &House, session: &str) {
@@ -109,8 +111,19 @@ fn a_lease_is_set_shown_and_taken_back() {
 #[test]
 fn ends_are_listed_until_they_are_confirmed() {
     in_house(async |house| {
-        house.cli(&["start", "--name", "build", "--", puppet(), "exit", "3"]);
-        house.cli(&["wait", "t1"]);
+        let started = house.cli(&[
+            "start",
+            "--json",
+            "--name",
+            "build",
+            "--",
+            puppet(),
+            "exit",
+            "3",
+        ]);
+        let row: Value = serde_json::from_str(&started.out).unwrap();
+        let id = row["processId"].as_str().unwrap();
+        house.desk_without_session().over(id).await;
         let mut said = house.cli(&["session", "notices"]);
         said.out = redacted(&said.out);
         assert_eq!(
@@ -125,6 +138,14 @@ fn ends_are_listed_until_they_are_confirmed() {
         assert_eq!(house.cli(&["session", "notices", "--seen", "1"]).out, "");
         assert_eq!(house.cli(&["session", "notices"]).out, "");
         assert_eq!(house.cli(&["session", "notices", "nobody"]).code, 0);
+        // Who waits for it, reads all of it or ends it needs no notice.
+        house.cli(&["start", "--", puppet(), "exit", "3"]);
+        house.cli(&["wait", "t2"]);
+        house.cli(&["start", "--", puppet(), "say", "hello"]);
+        house.cli(&["tail", "-f", "t3"]);
+        house.cli(&["start", "--", puppet(), "sleep"]);
+        house.cli(&["stop", "t4"]);
+        assert_eq!(house.cli(&["session", "notices"]).out, "");
     });
 }
 
@@ -172,7 +193,8 @@ fn a_session_that_was_made_by_a_start_is_told_once() {
 fn commands_about_a_session_take_it_as_a_flag_too() {
     in_house(async |house| {
         start(house, "n");
-        house.cli(&["stop", "n/t1"]);
+        house.cli(&["signal", "n/t1", "KILL"]);
+        house.desk_without_session().over("n/t1").await;
         let word = house.cli(&["session", "notices", "n"]);
         let flag = house.cli(&["session", "notices", "--session", "n"]);
         assert_eq!((word.out.lines().count(), word), (1, flag));

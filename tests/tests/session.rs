@@ -2,12 +2,12 @@
 //! left; a stranger never learns that it is there.
 
 use ostler::follow::Event;
-use ostler_proto::job::{Outcome, State};
+use ostler_proto::job::{JobResult, Outcome, State};
 use ostler_proto::methods::{
-    AdoptSession, CloseSession, For, Happened, JobGet, JobList, JobRead, JobStart, JobStop, List,
-    MovedSession, Nothing, Notices, OpenSession, OpenedSession, Read, ReadNotices, RenameSession,
-    SessionAdopt, SessionClose, SessionList, SessionNotices, SessionOpen, SessionRename,
-    SessionWatch, Start, Stop, Target, WatchSession,
+    AdoptSession, CloseSession, For, Happened, JobGet, JobList, JobRead, JobSignal, JobStart,
+    JobStop, List, MovedSession, Nothing, Notices, OpenSession, OpenedSession, Read, ReadNotices,
+    RenameSession, SessionAdopt, SessionClose, SessionList, SessionNotices, SessionOpen,
+    SessionRename, SessionWatch, SignalJob, Start, Stop, Target, WatchSession,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::house::{House, files_below, in_house};
@@ -152,6 +152,8 @@ fn only_who_held_a_session_learns_where_it_went() {
         let refused = back.ask("session/open", open).await;
         assert_eq!(refused["error"]["data"]["kind"], "moved", "{refused}");
         assert_eq!(refused["error"]["data"]["to"], "z");
+        let hint = &refused["error"]["data"]["hint"];
+        assert_eq!(hint, "open z with the same token");
         let open = json!({ "id": "z", "token": token });
         let opened = back.ask("session/open", open).await;
         assert_eq!(opened["result"]["created"], false, "{opened}");
@@ -238,6 +240,15 @@ fn an_adopted_session_hands_over_its_jobs_with_a_table_of_names() {
             .ask("job/get", json!({ "id": one["processId"] }))
             .await;
         assert_eq!(gone["error"]["data"]["kind"], "not_found", "{gone}");
+        // Nor does its token open the other one: it was told to try that, and refused then.
+        let open = json!({ "id": "child", "token": token });
+        let gone = child.ask("session/open", open).await["error"].take();
+        assert_eq!(gone["data"]["kind"], "moved", "{gone}");
+        assert_eq!(gone["data"]["renamed"], false, "{gone}");
+        assert_eq!(
+            gone["data"]["hint"],
+            "its jobs are parent's, which has a token of its own; open another session, or ask its owner"
+        );
         let stop = json!({ "session": "parent", "ids": ["child/t1"], "force": true });
         let stopped = parent.ask("job/stop", stop).await;
         assert_eq!(stopped["result"]["jobs"][0]["row"]["id"], "t3", "{stopped}");
@@ -287,34 +298,29 @@ fn adoption_over_the_quota_kills_nobody_and_is_counted() {
     });
 }
 
-/// Wanted only rises: a stop in progress goes on under the new owner.
+/// Wanted only rises: a stop in progress goes on under the new owner, who did not ask for it and is told of its end.
 #[test]
 fn a_stop_goes_on_through_an_adoption() {
     in_house(async |house| {
-        let (parent, child) = (
-            house.desk_of(named("parent")),
-            house.desk_of(named("child")),
-        );
-        let row = child.ready(script("ignore TERM , say ready , sleep")).await;
-        let stopping = {
-            let (child, id) = (child.clone(), row.process_id.clone());
-            tokio::spawn(async move { child.stop(&id, 800).await })
-        };
-        child
-            .until(&row.process_id, "the stop", |r| {
-                r.row.state == State::Stopping
-            })
-            .await;
+        let parent = house.desk_of(named("parent"));
+        let mut child = Guest::new(house).await;
+        child.open("child").await;
+        let row = child.start("ignore TERM , say ready , sleep").await;
+        let id = row["processId"].as_str().unwrap();
+        parent.printed(id, "^ready$").await;
+        let stop = json!({ "ids": [id], "graceMs": 800 });
+        let stopping = child.wire.ask("job/stop", stop).await;
+        let is_stopping = |r: &JobResult| r.row.state == State::Stopping;
+        parent.until(id, "the stop", is_stopping).await;
         let ask = AdoptSession {
             session: "child".into(),
             into: Some("parent".into()),
         };
         parent.must::<SessionAdopt>(ask).await;
-        let receipt = within(PATIENCE, "the receipt", stopping).await.unwrap();
-        assert_eq!(
-            (receipt.forced, receipt.row.session.id.as_str()),
-            (1, "parent")
-        );
+        let summary = child.wire.answer(stopping).await["result"].take();
+        let receipt = &summary["jobs"][0];
+        assert_eq!(receipt["forced"], 1, "{summary}");
+        assert_eq!(receipt["row"]["session"]["id"], "parent", "{summary}");
         let told = notices(&parent, None).await.notices;
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].row.outcome, Some(Outcome::Stopped));
@@ -328,7 +334,7 @@ fn a_move_outlives_a_crash() {
         let (desk, child) = (house.desk_of(named("x")), house.desk_of(named("child")));
         let live = desk.start(script("sleep")).await;
         let ended = desk.start(script("exit 4")).await;
-        desk.wait(&ended.id).await;
+        desk.over(&ended.id).await;
         let theirs = child.start(script("sleep")).await;
         rename(&desk, "z").await;
         let first = notices(&desk, None).await.notices;
@@ -361,7 +367,13 @@ fn a_move_outlives_a_crash() {
             }
         }
         let desk = house.desk_of(named("z"));
-        desk.stop("t3", 5_000).await;
+        let end = SignalJob {
+            session: None,
+            id: "t3".into(),
+            signal: "KILL".into(),
+        };
+        desk.must::<JobSignal>(end).await;
+        desk.over("t3").await;
         let told = notices(&desk, None).await.notices;
         assert_eq!(told.len(), 1, "numbers go on");
         assert!(told[0].number > first[0].number);
@@ -473,36 +485,6 @@ fn a_job_that_was_adopted_is_found_by_its_old_name_too() {
             found.process_id, live.process_id,
             "the newest that has ended"
         );
-    });
-}
-
-/// I5: one notice for each end in the background, none for what a caller waited for in the foreground.
-#[test]
-fn an_end_in_the_background_is_noticed_until_it_is_confirmed() {
-    in_house(async |house| {
-        let desk = house.desk();
-        desk.run(script("exit 1")).await;
-        assert!(notices(&desk, None).await.notices.is_empty());
-        let (a, b) = (
-            desk.start(script("exit 1")).await,
-            desk.start(script("exit 2")).await,
-        );
-        for row in [&a, &b] {
-            desk.wait(&row.id).await;
-        }
-        let told = notices(&desk, None).await.notices;
-        let codes: Vec<_> = told.iter().map(|n| n.row.exit_code).collect();
-        assert!(
-            codes == [Some(1), Some(2)] || codes == [Some(2), Some(1)],
-            "{codes:?}"
-        );
-        // Reading tells nothing away; a number that was never given out confirms no end to come.
-        assert_eq!(notices(&desk, None).await.notices.len(), 2);
-        assert_eq!(notices(&desk, Some(told[0].number)).await.notices.len(), 1);
-        assert!(notices(&desk, Some(1_000_000)).await.notices.is_empty());
-        let c = desk.start(script("exit 3")).await;
-        desk.wait(&c.id).await;
-        assert_eq!(notices(&desk, None).await.notices[0].row.exit_code, Some(3));
     });
 }
 

@@ -283,7 +283,11 @@ fn no_event_and_no_notice_is_lost_or_told_twice_while_sessions_move() {
     in_house(async |house| {
         let mut stages = Vec::new();
         for name in ["a", "b"] {
-            let desk = house.desk_of(named(name));
+            // It waits for all of them, and wants to be told of each none the less.
+            let desk = house.desk_of(OpenSession {
+                confirms: true,
+                ..named(name)
+            });
             let load = Load { desk, name };
             load.desk.list().await;
             let mut watchers = Vec::new();
@@ -492,7 +496,11 @@ async fn notices(desk: &Desk, seen: Option<u64>) -> Vec<(u64, String)> {
 #[test]
 fn the_notice_of_an_adopted_job_stays_as_it_was_told() {
     in_house(async |house| {
-        let (parent, child) = (house.desk_of(named("p")), house.desk_of(named("c")));
+        let parent = house.desk_of(named("p"));
+        let child = house.desk_of(OpenSession {
+            confirms: true,
+            ..named("c")
+        });
         parent.list().await;
         let fifo = house.fifo("go");
         let leaves = |code: u32| script(&format!("fork [ await {fifo} ] , exit {code}"));
@@ -527,7 +535,7 @@ fn the_numbers_of_notices_go_on_after_a_crash_although_their_jobs_are_gone() {
         let mut last = 0;
         for round in 0..3 {
             let row = desk.start(script("exit 0")).await;
-            desk.wait(&row.process_id).await;
+            desk.over(&row.process_id).await;
             let told = notices(&desk, Some(last)).await;
             assert_eq!(told.len(), 1, "round {round}");
             assert!(told[0].0 > last, "{told:?} after {last}");

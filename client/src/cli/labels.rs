@@ -65,6 +65,18 @@ impl Labels {
         self.id(&row.session, &row.id)
     }
 
+    /// The same of a job of which only its whole name is known: `SESSION/t1`.
+    pub(crate) fn name(&self, name: &str) -> String {
+        let Some((session, id)) = name.rsplit_once('/') else {
+            return name.to_owned();
+        };
+        let session = SessionRef {
+            id: session.into(),
+            name: session.into(),
+        };
+        self.id(&session, id)
+    }
+
     /// The same of a job of which only the id is known.
     pub(crate) fn id(&self, session: &SessionRef, id: &str) -> String {
         if self.own.as_ref() == Some(&session.id) {

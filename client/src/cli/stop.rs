@@ -241,12 +241,18 @@ fn place(args: &Args, scope: &Scope) -> String {
 
 /// Prints one receipt a line, the ids aligned.
 pub(crate) fn print(summary: &StopSummary, labels: &Labels) -> Result<(), Failure> {
-    let labels: Vec<String> = summary.jobs.iter().map(|r| labels.job(&r.row)).collect();
-    let width = labels.iter().map(|l| l.width()).max().unwrap_or(0);
+    let rows: Vec<String> = summary.jobs.iter().map(|r| labels.job(&r.row)).collect();
+    let width = rows.iter().map(|l| l.width()).max().unwrap_or(0);
     let mut out = Out::new();
-    for (receipt, label) in summary.jobs.iter().zip(&labels) {
+    for (receipt, label) in summary.jobs.iter().zip(&rows) {
         let label = table::padded(label, width);
-        out.line(&format!("{label}  {}", words_of(receipt)))?;
+        let mut text = words_of(receipt);
+        if !receipt.left_running.is_empty() {
+            let left = receipt.left_running.iter().map(|name| labels.name(name));
+            let left: Vec<String> = left.collect();
+            text += &format!("; its commands go on: {}", left.join(", "));
+        }
+        out.line(&format!("{label}  {text}"))?;
     }
     out.flush()
 }
@@ -283,9 +289,6 @@ fn words_of(receipt: &Receipt) -> String {
     }
     if receipt.forced > 0 {
         text += &format!(", {} forced", receipt.forced);
-    }
-    if !receipt.left_running.is_empty() {
-        text += &format!("; its commands go on: {}", receipt.left_running.join(", "));
     }
     text
 }

@@ -1014,6 +1014,7 @@ pub(crate) async fn stop(call: &Call<'_>, ids: &[String]) -> Result<Answer, Faul
         Ok(Err(_)) => return Err(Fault::new("internal", "the stop broke off")),
         Err(_) => Vec::new(),
     };
+    let own = call.own_session().await;
     let mut blocks = Vec::new();
     let mut is_error = false;
     for row in &rows {
@@ -1023,7 +1024,7 @@ pub(crate) async fn stop(call: &Call<'_>, ids: &[String]) -> Result<Answer, Faul
                 is_error |= !receipt.survivors.is_empty();
                 let mut block = stopped(call, row, receipt);
                 if row.kind == Kind::Agent {
-                    block.facts.extend(left_running(receipt));
+                    block.facts.extend(left_running(receipt, own.as_deref()));
                 }
                 blocks.push(block);
             }
@@ -1040,10 +1041,14 @@ pub(crate) async fn stop(call: &Call<'_>, ids: &[String]) -> Result<Answer, Faul
     })
 }
 
-/// What a sub-agent had started belongs to this session and goes on.
-fn left_running(receipt: &Receipt) -> Option<String> {
-    let ids = &receipt.left_running;
-    (!ids.is_empty()).then(|| format!("its commands go on: {}", ids.join(", ")))
+/// What a sub-agent had started goes on, and belongs to this session unless another one is named.
+fn left_running(receipt: &Receipt, own: Option<&str>) -> Option<String> {
+    let short = |name: &String| match name.rsplit_once('/') {
+        Some((session, id)) if Some(session) == own => id.to_owned(),
+        _ => name.clone(),
+    };
+    let names: Vec<String> = receipt.left_running.iter().map(short).collect();
+    (!names.is_empty()).then(|| format!("its commands go on: {}", names.join(", ")))
 }
 
 /// The receipt of a stop.

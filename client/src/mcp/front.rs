@@ -246,6 +246,15 @@ impl Call<'_> {
         Fault::of(error, id, self.front.names)
     }
 
+    /// Id of the session.
+    pub(crate) async fn own_session(&self) -> Option<String> {
+        if self.session.is_some() {
+            return self.session.clone();
+        }
+        let opened = self.client.session().await.ok().flatten();
+        opened.map(|opened| opened.session.id)
+    }
+
     /// Everything about a job of this session.
     ///
     /// # Errors

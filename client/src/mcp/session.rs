@@ -151,6 +151,7 @@ impl Sessions {
             .open_session(OpenSession {
                 id: Some(session.clone()),
                 root: self.root().filter(|_| is_new),
+                confirms: true,
                 ..OpenSession::default()
             })
             .await?;
@@ -186,6 +187,7 @@ impl Sessions {
             token: Some(kept.token),
             attach_only: true,
             lease_ms: Some(limits::AGENT_LEASE),
+            confirms: true,
             ..OpenSession::default()
         });
         let client = Client::new(options);
@@ -213,6 +215,7 @@ impl Sessions {
                 id: Some(session.clone()),
                 root: self.root(),
                 lease_ms: Some(limits::AGENT_LEASE),
+                confirms: true,
                 ..OpenSession::default()
             });
             let client = Client::new(options);

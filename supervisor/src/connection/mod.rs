@@ -58,6 +58,7 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
     if end == End::Silence && !writing.is_finished() {
         client.finish(&stream).await;
     }
+    caller.hang_up();
     // Dropping the tasks ends what was tied to this connection, and nothing else.
     drop(client);
     caller.leave();

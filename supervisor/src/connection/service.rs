@@ -18,7 +18,7 @@ use tower_lsp::{
 };
 
 use super::greeting;
-use crate::{caller::Caller, methods::Serve, params};
+use crate::{caller::Caller, claim, methods::Serve, params};
 
 tokio::task_local! {
     /// The result of the request that is being served, as text.
@@ -196,23 +196,29 @@ impl Service {
             return Routed::Answered(Some(Answer::Routed(answer)));
         }
         let (ordered, streams) = entry.map_or((true, false), |e| (e.ordered, is_stream(e.name)));
-        let answer = guarded(self.lsp.call(with_params(request)), id);
+        let answer = claim::collect(guarded(self.lsp.call(with_params(request)), id));
         if ordered {
-            return Routed::Answered(answer.await);
+            // What is served in order tells no ends.
+            return Routed::Answered(answer.await.0);
         }
         let caller = self.caller.clone();
         let upgrade = entry.is_some_and(|e| e.name == methods::SupervisorUpgrade::NAME);
         let house = upgrade.then(|| Arc::clone(self.caller.house()));
         Routed::Task(Box::pin(async move {
-            let Some(answer) = answer.await else { return };
+            let (Some(answer), told) = answer.await else {
+                return;
+            };
             let granted = matches!(answer, Answer::Result { .. });
             let outbox = caller.outbox();
             // Behind its own pages, and behind the events of what it tells: never before them.
             if streams || caller.events_told().await {
                 if let Ok(place) = outbox.reserve().await {
+                    // First: who has the answer must not be told once more.
+                    told.settle();
                     place.send(&answer);
                 }
             } else {
+                told.settle();
                 outbox.answer(&answer);
             }
             if let Some(house) = house.filter(|_| granted) {

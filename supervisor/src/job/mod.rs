@@ -28,6 +28,8 @@ use crate::{
     tree::Mark,
 };
 
+mod claims;
+
 mod row;
 
 mod spec;
@@ -36,6 +38,7 @@ mod status;
 
 mod wanted;
 
+pub(crate) use claims::Claims;
 pub(crate) use spec::{Plan, Seat, Spec, first_format};
 pub(crate) use status::{Finished, Status, Stopped, Texts};
 pub(crate) use wanted::{Cause, Level, Wanted, Who};
@@ -75,6 +78,8 @@ pub(crate) struct Job {
     background: Mutex<Weak<Job>>,
     /// Number of its notice; 0: none. An adoption gives a new one.
     notice: AtomicU64,
+    /// Who waits for its end and needs no notice of it.
+    pub(crate) claims: Claims,
     events: Arc<Events>,
 }
 
@@ -131,6 +136,7 @@ impl Job {
             owner: (spec.kind == Kind::Agent).then(Owner::new),
             background: Mutex::default(),
             notice: AtomicU64::new(0),
+            claims: Claims::default(),
             events,
             spec,
         }
@@ -284,14 +290,28 @@ impl Job {
             level: Level::Kill,
             force_at: now,
             who: Some(Who {
-                cause: Cause::Quarantine,
-                by: "quarantine".into(),
                 reason: Some(reason.into()),
+                ..Who::ours(Cause::Quarantine, "quarantine")
             }),
             since: now,
         };
         self.restore_wanted(wanted.clone());
         wanted
+    }
+
+    /// No notice is to tell of its end.
+    pub(crate) fn ends_in_silence(&self) -> bool {
+        let wanted = self.wanted.borrow();
+        wanted.who.as_ref().is_some_and(|who| who.silent)
+    }
+
+    /// Another owner has it, who did not ask for its end. Returns what is wanted of it now, if that is another thing.
+    pub(crate) fn break_silence(&self) -> Option<Wanted> {
+        let broken = self.wanted.send_if_modified(|wanted| {
+            let who = wanted.who.as_mut();
+            who.is_some_and(|who| std::mem::take(&mut who.silent))
+        });
+        broken.then(|| self.wanted.borrow().clone())
     }
 
     /// Puts back what an earlier supervisor had been asked.
@@ -391,12 +411,12 @@ impl Job {
     }
 
     /// A request begins to hold a foreground run.
-    pub(crate) fn claim(&self) {
+    pub(crate) fn hold(&self) {
         self.holders.fetch_add(1, Ordering::AcqRel);
     }
 
     /// A request lets go. True when it was the last one of a run that is still bound to its request.
-    pub(crate) fn unclaim(&self) -> bool {
+    pub(crate) fn let_go(&self) -> bool {
         self.holders.fetch_sub(1, Ordering::AcqRel) == 1 && self.is_bound()
     }
 
@@ -407,6 +427,11 @@ impl Job {
 
     pub(crate) fn is_bound(&self) -> bool {
         *self.bound.borrow()
+    }
+
+    /// A request waits for the result of this foreground run.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_bound() && self.holders.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn watch_bound(&self) -> watch::Receiver<bool> {

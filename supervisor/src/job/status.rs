@@ -38,7 +38,8 @@ pub(crate) struct Finished {
     pub(crate) cpu_ms: u64,
     /// Texts, kept here only where later output could push them out of the ring.
     pub(crate) texts: Option<Texts>,
-    /// Number of the notice that tells of this end; none for a foreground run, whose caller has the result.
+    /// Number of the notice that tells of this end; none where somebody is told otherwise: who waits for
+    /// a foreground run, and an owner who ended it.
     pub(crate) notice: Option<u64>,
     /// How the stages of a pipeline ended.
     #[serde(default)]

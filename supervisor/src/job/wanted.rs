@@ -27,16 +27,33 @@ pub(crate) struct Who {
     pub(crate) cause: Cause,
     pub(crate) by: String,
     pub(crate) reason: Option<String>,
+    /// No notice tells of the end: its owner asked for it, or takes everything down.
+    #[serde(default)]
+    pub(crate) silent: bool,
 }
 
 impl Who {
+    /// Something of ours wants it.
+    pub(crate) fn ours(cause: Cause, by: &str) -> Self {
+        Self {
+            cause,
+            by: by.into(),
+            reason: None,
+            silent: false,
+        }
+    }
+
     /// Somebody asked for it.
     pub(crate) fn asked(by: &str, reason: Option<String>) -> Self {
         Self {
-            cause: Cause::Asked,
-            by: by.into(),
             reason,
+            ..Self::ours(Cause::Asked, by)
         }
+    }
+
+    /// The same, of which no notice tells if this is true.
+    pub(crate) fn silent(self, silent: bool) -> Self {
+        Self { silent, ..self }
     }
 }
 
@@ -91,11 +108,7 @@ mod tests {
     use super::*;
 
     fn who(by: &str) -> Who {
-        Who {
-            cause: Cause::Asked,
-            by: by.into(),
-            reason: None,
-        }
+        Who::asked(by, None)
     }
 
     #[test]

@@ -101,8 +101,10 @@ pub(crate) fn publish_bare(
 ) {
     // Held to the end of this, so that ends are told in the order of their numbers.
     let mut newest = tools.notices.hold();
-    *newest += 1;
-    finished.notice = Some(*newest);
+    if !job.ends_in_silence() {
+        *newest += 1;
+        finished.notice = Some(*newest);
+    }
     tools.ledger.append(&Entry::Finished {
         spec: Box::new(job.spec.clone()),
         finished: Box::new(finished.clone()),
@@ -319,11 +321,7 @@ impl Living {
     }
 
     fn end_idle(&self) {
-        let who = Who {
-            cause: Cause::Idle,
-            by: "idle limit".into(),
-            reason: None,
-        };
+        let who = Who::ours(Cause::Idle, "idle limit");
         self.job.want_stop(self.job.spec.grace_ms, who);
     }
 
@@ -520,11 +518,7 @@ impl Living {
     fn act(&mut self, action: Action, before: Phase) {
         match action {
             Action::WantTimeout => {
-                let who = Who {
-                    cause: Cause::Timeout,
-                    by: "timeout".into(),
-                    reason: None,
-                };
+                let who = Who::ours(Cause::Timeout, "timeout");
                 self.job.want_stop(self.job.spec.grace_ms, who);
             }
             Action::Polite => self.polite(before),
@@ -734,10 +728,10 @@ impl Living {
     fn publish(&mut self) {
         let mut finished = self.finished();
         // Held to the end of this, so that ends are told in the order of their numbers. Who waits in the foreground has
-        // the result and needs no notice of it.
+        // the result and needs no notice of it; where nobody waits any more, nobody has.
         let notices = Arc::clone(&self.tools.notices);
         let mut newest = notices.hold();
-        if !self.job.is_bound() {
+        if !self.job.is_waited_for() && !self.job.ends_in_silence() {
             *newest += 1;
             finished.notice = Some(*newest);
         }

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     caller::Caller,
+    claim,
     house::over,
     job::{Job, Plan, Who},
     log::{Filter, Log},
@@ -224,6 +225,9 @@ impl Serve for TerminalOutput {
             Some(error) => shorten(complaint(error), limit),
             None => newest(&job.log, limit, row.is_over()).await,
         };
+        if row.is_over() {
+            claim::told(&caller, &job);
+        }
         Ok(TerminalText {
             output,
             truncated,
@@ -293,6 +297,7 @@ impl Serve for TerminalWaitForExit {
         let mut status = job.watch();
         // The sender lives in the job that we hold, also when it is released meanwhile.
         let _ = status.wait_for(|s| s.finished.is_some()).await;
+        claim::told(&caller, &job);
         Ok(ExitStatus::of(&job.row()).unwrap_or_default())
     }
 }
@@ -301,7 +306,7 @@ impl Serve for TerminalKill {
     async fn serve(caller: Caller, params: TerminalTarget) -> Result<Done, Refusal> {
         let job = find(&caller, &params)?;
         if !job.is_finished() {
-            let who = Who::asked("client", Some(Self::NAME.into()));
+            let who = Who::asked("client", Some(Self::NAME.into())).silent(caller.owns(&job));
             job.ask_stop(job.spec.grace_ms, who);
             let mut status = job.watch();
             let signalled = |s: &crate::job::Status| {

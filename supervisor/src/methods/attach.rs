@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     caller::Caller,
+    claim,
     clock::Moment,
     job::Job,
     life::plan::check_size,
@@ -105,6 +106,7 @@ impl Serve for JobAttach {
         let first = follower.send(&Progress::Page(drawn)).await;
         first.map_err(|_| gone())?;
         follower.follow().await.map_err(|_| gone())?;
+        claim::told(&caller, &job);
         Ok(Attached { row: job.row() })
     }
 }

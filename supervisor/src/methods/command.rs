@@ -193,7 +193,7 @@ async fn run(caller: Caller, given: Given, mut work: Work) -> Result<Value, Refu
     let result = match work.beside(&subject, finish.as_mut()).await {
         Some(result) => result,
         None => {
-            let who = Who::asked("client", Some("cancelled in the editor".into()));
+            let who = Who::asked("client", Some("cancelled in the editor".into())).silent(true);
             job.ask_stop(job.spec.grace_ms, who);
             finish.await
         }

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     caller::Caller,
+    claim,
     job::Job,
     life::plan::within,
     log::{Filter, Log, Slice},
@@ -164,7 +165,11 @@ impl Serve for JobRead {
             let page = look();
             let found = page.next > since || page.lost > 0 || page.eof || since > page.end;
             if found || params.wait_ms.is_none() || job.status().over {
-                return decodable(page, strict);
+                let page = decodable(page, strict)?;
+                if page.eof {
+                    claim::told(&caller, &job);
+                }
+                return Ok(page);
             }
             tokio::select! {
                 Ok(()) = news.changed() => {}
@@ -389,9 +394,13 @@ impl Serve for JobTail {
         };
         let told = told.await;
         told.map_err(|_| Refusal::new(RefusalKind::Cancelled, "the client is gone"))?;
+        let row = job.row();
+        if row.is_over() && follower.cursor >= job.log.end() {
+            claim::told(&caller, &job);
+        }
         Ok(TailEnd {
             next: follower.cursor,
-            row: job.row(),
+            row,
         })
     }
 }
@@ -423,9 +432,13 @@ pub(super) async fn tailed(caller: &Caller, tail: TailCommand) -> Result<Tailed,
     } else {
         page(&job.log, since, max, filter, tail.raw, over)
     };
+    let row = job.row();
+    if row.is_over() && page.next == page.end {
+        claim::told(caller, &job);
+    }
     Ok(Tailed {
         next: page.next,
         page: Some(page),
-        row: job.row(),
+        row,
     })
 }

@@ -17,25 +17,34 @@ use super::{
     output::Follower,
     start::{admit, begun, result},
 };
-use crate::{caller::Caller, job::Job, life::plan::within, log::Filter, terminal::Guest};
+use crate::{
+    caller::Caller,
+    job::{Job, Who},
+    life::plan::within,
+    log::Filter,
+    terminal::Guest,
+};
 
 /// A request's hold on its run. Letting go of the last one ends the tree, unless it was detached.
-struct Claim(Arc<Job>);
+struct Hold {
+    job: Arc<Job>,
+    caller: Caller,
+}
 
-impl Claim {
-    fn new(job: Arc<Job>) -> Self {
-        job.claim();
-        Self(job)
+impl Hold {
+    fn new(job: Arc<Job>, caller: Caller) -> Self {
+        job.hold();
+        Self { job, caller }
     }
 }
 
-impl Drop for Claim {
+impl Drop for Hold {
     fn drop(&mut self) {
-        if self.0.unclaim() && self.0.status().finished.is_none() {
-            self.0.want_stop(
-                self.0.spec.grace_ms,
-                crate::job::Who::asked("client", Some("its request is gone".into())),
-            );
+        let job = &self.job;
+        if job.let_go() && job.status().finished.is_none() {
+            // Who cancels it knows. Of one that is gone somebody else may want to hear.
+            let who = Who::asked("client", Some("its request is gone".into()));
+            job.want_stop(job.spec.grace_ms, who.silent(!self.caller.is_gone()));
         }
     }
 }
@@ -45,7 +54,7 @@ pub(super) struct Running {
     caller: Caller,
     /// What there was to know of it when it was asked for again.
     retry: Option<Retry>,
-    claim: Claim,
+    hold: Hold,
     _seat: Option<Seat>,
     token: Option<Value>,
     pages: bool,
@@ -70,14 +79,14 @@ impl Running {
         }
         let admission = admit(&caller, params.start, true)?;
         let job = Arc::clone(admission.job());
-        let claim = Claim::new(Arc::clone(&job));
+        let hold = Hold::new(Arc::clone(&job), caller.clone());
         // Before its first byte: a question in that is for whoever sits there.
         let seat = params.seat.map(|name| sit(&job, name)).transpose()?;
         begun(&job).await;
         Ok(Self {
             caller,
             retry: admission.retry(),
-            claim,
+            hold,
             _seat: seat,
             token: params.partial_result_token,
             pages: params.pages.unwrap_or(true),
@@ -89,7 +98,7 @@ impl Running {
     }
 
     pub(super) fn job(&self) -> &Arc<Job> {
-        &self.claim.0
+        &self.hold.job
     }
 
     /// Tells it if there is a token, and waits for its end, or until it goes on in the background.
@@ -112,7 +121,7 @@ impl Running {
                 true
             }
         };
-        drop(self.claim);
+        drop(self.hold);
         let mut result = result(&job, self.collect);
         result.detached = detached && !result.row.is_over();
         result.row.retry = self.retry;

@@ -71,7 +71,7 @@ impl Serve for SessionClose {
             // Before anything is asked: one ends while another is waited for, and was no finished job for that.
             let over: Vec<bool> = jobs.iter().map(|j| j.is_finished()).collect();
             for job in jobs.iter().filter(|j| j.is_live()) {
-                job.ask_stop(grace, crate::job::Who::asked("close", None));
+                job.ask_stop(grace, crate::job::Who::asked("close", None).silent(true));
             }
             let mut receipts = Vec::new();
             for (job, was_over) in jobs.iter().zip(over) {

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     caller::Caller,
+    claim,
     house::House,
     job::Job,
     life::plan::{self, check_key, within},
@@ -126,6 +127,7 @@ impl Serve for ShellSend {
             let house = caller.house();
             let done = unless_leaving(house, send::send(&house.tools.ledger, &job, &params)).await;
             house.shorten_ledger();
+            tell_end(&caller, &job, done.as_ref().ok().map(|done| &done.row));
             return done;
         }
         let begun = in_background(&caller, &job, Errand::Text(params)).await?;
@@ -163,6 +165,7 @@ impl Serve for ShellExec {
             let house = caller.house();
             let done = unless_leaving(house, exec::exec(&house.tools.ledger, &job, &params)).await;
             house.shorten_ledger();
+            tell_end(&caller, &job, done.as_ref().ok().map(|done| &done.row));
             return done;
         }
         let begun = in_background(&caller, &job, Errand::Line(params)).await?;
@@ -186,6 +189,13 @@ impl Serve for ShellExec {
             row: job.row(),
             job: Some(begun),
         })
+    }
+}
+
+/// An answer with such a row tells the end of the shell, if that came of it.
+fn tell_end(caller: &Caller, shell: &Arc<Job>, row: Option<&Row>) {
+    if row.is_some_and(Row::is_over) {
+        claim::told(caller, shell);
     }
 }
 

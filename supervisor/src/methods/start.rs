@@ -191,7 +191,8 @@ pub(super) async fn release(caller: Caller, target: Target, by: &str) -> Result<
         Err(r) => return Err(r),
     };
     if job.is_live() {
-        job.ask_stop(job.spec.grace_ms, crate::job::Who::asked(by, None));
+        let who = crate::job::Who::asked(by, None).silent(caller.owns(&job));
+        job.ask_stop(job.spec.grace_ms, who);
         over(&job).await;
     }
     if job.is_live() {

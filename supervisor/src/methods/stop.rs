@@ -11,7 +11,13 @@ use ostler_proto::{
 
 use super::Serve;
 use crate::{
-    caller::Caller, house::settled, job::Job, life::plan::within, signal, terminal::Terminal,
+    caller::Caller,
+    claim,
+    house::settled,
+    job::{Job, Who},
+    life::plan::within,
+    signal,
+    terminal::Terminal,
 };
 
 impl Serve for JobStop {
@@ -39,7 +45,8 @@ impl Serve for JobStop {
             } else {
                 params.grace_ms.unwrap_or(job.spec.grace_ms)
             };
-            job.ask_stop(grace, crate::job::Who::asked(by, params.reason.clone()));
+            let who = Who::asked(by, params.reason.clone()).silent(caller.owns(job));
+            job.ask_stop(grace, who);
         }
         let mut receipts = Vec::with_capacity(jobs.len());
         for (job, over) in jobs.iter().zip(over) {
@@ -48,6 +55,9 @@ impl Serve for JobStop {
             }
             caller.house().registry.hand_over(job);
             receipts.push(receipt(job, over));
+            if !over {
+                claim::told(&caller, job);
+            }
         }
         Ok(StopSummary {
             jobs: receipts,

@@ -18,6 +18,7 @@ use regex::Regex;
 use super::{Serve, compile, newest::newest};
 use crate::{
     caller::Caller,
+    claim::Claim,
     clock,
     house::House,
     job::Job,
@@ -70,10 +71,15 @@ impl Serve for JobWait {
                 None => wait.still().await,
             }
         });
-        Ok(Waited {
-            jobs: join_all(rest).await,
-            timed_out,
-        })
+        let jobs = join_all(rest).await;
+        for (wait, told) in waits.into_iter().zip(&jobs) {
+            let ended = matches!(told.reason, Reason::Exit | Reason::EndedBefore);
+            wait.claim
+                .filter(|_| ended)
+                .into_iter()
+                .for_each(Claim::told);
+        }
+        Ok(Waited { jobs, timed_out })
     }
 }
 
@@ -85,6 +91,7 @@ struct Waiting {
     tree: Arc<Job>,
     what: What,
     since: u64,
+    claim: Option<Claim>,
 }
 
 enum What {
@@ -132,6 +139,7 @@ fn prepare(caller: &Caller, params: &Wait) -> Result<Vec<Waiting>, Refusal> {
             let shell = job.spec.sent_to.as_deref();
             let shell = shell.and_then(|id| caller.house().registry.find(None, id, &access).ok());
             Ok(Waiting {
+                claim: Claim::of(caller, &job),
                 house: Arc::clone(caller.house()),
                 tree: shell.unwrap_or_else(|| Arc::clone(&job)),
                 job,

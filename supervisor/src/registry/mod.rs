@@ -48,6 +48,8 @@ pub(crate) struct Access {
     /// Keys of the sessions whose token it showed, or that it made, in order. A key outlives a rename, and a later
     /// session of the same id has another one.
     pub(crate) attached: Vec<String>,
+    /// It confirms what it was told by `session/notices`: none of its other answers counts as told.
+    pub(crate) confirms: bool,
 }
 
 /// How much there is to keep; the daemon leaves when all of it is nothing for a while.

@@ -113,6 +113,12 @@ impl Registry {
                 *newest += u64::from(untold);
                 job.renumber_notice(if untold { *newest } else { 0 });
             }
+            if job.status().finished.is_none()
+                && let Some(wanted) = job.break_silence()
+            {
+                let number = job.spec.number;
+                self.ledger.append(&Entry::Wanted { number, wanted });
+            }
             drop(newest);
             told.seat(&mut session, job, seat, child);
             inner.place(job, into);
@@ -155,9 +161,11 @@ impl Registry {
             let job = number.and_then(|n| session?.jobs.get(n));
             job.is_some_and(|j| !j.is_finished())
         };
-        let ids: Option<Vec<_>> = ids.map(|ids| ids.into_iter().filter(lives).collect());
-        if let Some(ids) = ids {
-            owner.leave_running(ids);
+        // With the session: whoever stops a sub-agent of a sub-agent may have another `t1` of its own.
+        let named = |id: String| format!("{into}/{id}");
+        let names = ids.map(|ids| ids.into_iter().filter(lives).map(named).collect());
+        if let Some(names) = names {
+            owner.leave_running(names);
         }
     }
 
@@ -300,13 +308,24 @@ impl Inner {
     pub(super) fn moved_for_token(&self, id: &str, hash: &str) -> Option<Refusal> {
         let mut gone = self.gone.newest_first();
         let found = gone.find(|g| g.id == id && g.token_hash == hash)?;
-        Some(
-            Refusal::new(
-                RefusalKind::Moved,
-                format!("session {id} is now {}", found.to),
+        let there = self.sessions.get(&found.to);
+        // The same slot under another id, or its jobs in a session that this token does not open.
+        let renamed = there.is_some_and(|s| s.record.token_hash == hash);
+        let hint = if renamed {
+            format!("open {} with the same token", found.to)
+        } else {
+            format!(
+                "its jobs are {}'s, which has a token of its own; open another session, or ask its owner",
+                found.to
             )
-            .with("to", &found.to)
-            .hint(format!("open {} with the same token", found.to)),
+        };
+        let words = format!("session {id} is now {}", found.to);
+        let refusal = Refusal::new(RefusalKind::Moved, words);
+        Some(
+            refusal
+                .with("to", &found.to)
+                .with("renamed", renamed)
+                .hint(hint),
         )
     }
 }

@@ -87,6 +87,18 @@ impl Registry {
         inner.by_key(key).is_some_and(|s| inner.sees(access, s))
     }
 
+    /// Tells whether a job is this one's own: who attached to its session, or who has the owner key, where the session
+    /// is no agent's. Who just looks after what agents do is told of nothing in their place.
+    pub(crate) fn owns(&self, access: &Access, job: &Job) -> bool {
+        let key = job.seat().key;
+        if access.holds(&key) {
+            return true;
+        }
+        let inner = self.lock();
+        let session = inner.by_key(&key).filter(|_| access.owner);
+        session.is_some_and(|s| s.record.lease_ms.is_none() && s.record.parent.is_none())
+    }
+
     /// Tells whether there is a session of this key.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.lock().by_key(key).is_some()

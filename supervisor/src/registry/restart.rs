@@ -30,8 +30,9 @@ impl Registry {
             entries.push(Entry::Session(session.record.clone()));
             // Also what came back to where it was born: its former names and its notice are others.
             let named: HashSet<u64> = session.moved.values().copied().collect();
-            let has_moved =
-                |j: &&Arc<Job>| named.contains(&j.spec.number) || j.seat() != j.spec.born;
+            let has_moved = |j: &&Arc<Job>| {
+                named.contains(&j.spec.number) || j.seat() != j.spec.born || is_renumbered(j)
+            };
             let moved = session.jobs.values().filter(has_moved);
             entries.extend(moved.map(|j| Entry::Seated(session.seated(j))));
             for tombstone in &session.tombstones {
@@ -161,4 +162,10 @@ impl Registry {
         }
         self.recount();
     }
+}
+
+/// Its notice is not that of its end any more.
+fn is_renumbered(job: &Job) -> bool {
+    let finished = job.status().finished.clone();
+    finished.is_some_and(|finished| finished.notice != job.notice())
 }

@@ -118,6 +118,7 @@ impl Registry {
         access: &mut Access,
     ) -> Result<OpenedSession, Refusal> {
         check_open(&ask)?;
+        access.confirms |= ask.confirms;
         let mut inner = self.lock();
         if inner.leaving {
             return Err(leaving());
@@ -293,6 +294,7 @@ impl Registry {
         let behind = session.record.seen;
         let jobs = session.jobs.values();
         let told = jobs.filter_map(|j| Some((j.notice().filter(|n| *n > behind)?, j)));
+        let told = told.filter(|(_, job)| !job.claims.keeps_back());
         let mut told: Vec<_> = told.collect();
         told.sort_by_key(|(number, _)| *number);
         Ok(told
@@ -302,6 +304,32 @@ impl Registry {
                 row: job.row(),
             })
             .collect())
+    }
+
+    /// Its owner was told of its end: no notice tells it.
+    pub(crate) fn notice_no_more(&self, job: &Job) {
+        self.renumber(job, |_| 0);
+    }
+
+    /// Whoever claimed its notice was not told. Its number may have been confirmed with a later one meanwhile.
+    pub(crate) fn notice_again(&self, job: &Job) {
+        self.renumber(job, |newest| {
+            *newest += 1;
+            *newest
+        });
+    }
+
+    /// Gives the notice of a job another number, if it has one.
+    fn renumber(&self, job: &Job, number: impl FnOnce(&mut u64) -> u64) {
+        let inner = self.lock();
+        let mut newest = self.notices.hold();
+        let session = inner.by_key(&job.seat().key);
+        let session = session.filter(|s| s.jobs.contains_key(&job.spec.number));
+        let (Some(session), Some(_)) = (session, job.notice()) else {
+            return;
+        };
+        job.renumber_notice(number(&mut newest));
+        self.ledger.append(&Entry::Seated(session.seated(job)));
     }
 
     /// Begins to close a session; returns its key and what lives in it, newest first. `None`: it is closed already.

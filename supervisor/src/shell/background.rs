@@ -295,11 +295,7 @@ impl Sending {
             return std::future::pending().await;
         };
         sleep_until(clock::instant(at)).await;
-        let who = Who {
-            cause: Cause::Timeout,
-            by: "timeout".into(),
-            reason: None,
-        };
+        let who = Who::ours(Cause::Timeout, "timeout");
         self.job.want_stop(self.job.spec.grace_ms, who);
     }
 
