@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use ostler_proto::{limits, methods::OnLimit};
+use ostler_proto::{job::State, limits, methods::OnLimit};
 use tokio::{
     io::unix::AsyncFd,
     sync::{Semaphore, mpsc, oneshot},
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    job::{Cause, Job, Who},
+    job::{Cause, Job, Status, Who},
     log::{
         Log,
         scratch::{Pool, ScratchPair, Step},
@@ -88,6 +88,7 @@ pub(crate) fn begin(
         writer: None,
         asked,
         scan: job.spec.pty.then(|| replies::begin(job)),
+        over_limit: false,
     };
     let task = tokio::spawn(pump.run(out, err));
     Running { task, asks }
@@ -139,6 +140,8 @@ struct Pump {
     asked: mpsc::Receiver<oneshot::Sender<()>>,
     /// Of a terminal alone.
     scan: Option<Scan>,
+    /// It printed more than it may, and is being killed.
+    over_limit: bool,
 }
 
 /// One stream of a child.
@@ -274,7 +277,13 @@ impl Pump {
         let mut turn_of_err = false;
         while out.is_some() || err.is_some() {
             tokio::select! {
-                is_err = next(out.as_ref(), err.as_ref(), turn_of_err) => turn_of_err = is_err,
+                // Who prints too much finds its pipe full until it is killed: on a busy machine, where that takes a while,
+                // it filled the disk with what nobody may read.
+                () = killed(&self.job), if self.over_limit => {
+                    self.over_limit = false;
+                    continue;
+                }
+                is_err = next(out.as_ref(), err.as_ref(), turn_of_err), if !self.over_limit => turn_of_err = is_err,
                 Some(done) = self.asked.recv() => {
                     self.catch_up(&mut out).await;
                     self.catch_up(&mut err).await;
@@ -344,6 +353,9 @@ impl Pump {
                     self.check_limit();
                     self.listen();
                     self.kick();
+                    if self.over_limit {
+                        return Turned::Open;
+                    }
                     if self.scan.is_some() && ready.is_some() && noise.is_loud(n) {
                         return Turned::Loud;
                     }
@@ -386,13 +398,14 @@ impl Pump {
         }
     }
 
-    fn check_limit(&self) {
+    fn check_limit(&mut self) {
         let spec = &self.job.spec;
         if spec.on_limit == OnLimit::Stop
             && spec.max_bytes.is_some_and(|most| self.job.log.end() > most)
         {
             let who = Who::ours(Cause::OutputLimit, "output limit");
-            self.job.want_stop(0, who);
+            // Once: what stands in its pipe when it is dead is read.
+            self.over_limit |= self.job.want_stop(0, who);
         }
     }
 
@@ -447,6 +460,13 @@ pub(crate) async fn finish(pumps: &Arc<Pumps>, job: &Arc<Job>) {
         spill(pumps, job).await;
     }
     job.log.close_spill();
+}
+
+/// Comes when the main process of a job is dead.
+async fn killed(job: &Job) {
+    let dead = |s: &Status| s.over || matches!(s.state, State::Draining | State::Exited);
+    // The sender lives in the job.
+    let _ = job.watch().wait_for(dead).await;
 }
 
 /// Waits for either stream; true for standard error, which goes first when `prefer_err`.

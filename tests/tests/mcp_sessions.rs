@@ -1,8 +1,10 @@
 //! Promise: an agent's jobs are its own: hidden from others, found again after a restart, kept when the supervisor is
 //! replaced; and the end of each is told exactly once.
 
+use ostler_tests::mcp::Era;
 use ostler_tests::{Mcp, in_empty_house, in_house, process, puppet};
 use serde_json::{Value, json};
+use std::path::Path;
 
 fn line(steps: &str) -> String {
     format!("exec {} {steps}", puppet())
@@ -476,6 +478,34 @@ fn a_headless_front_end_ends_its_session_and_says_what_became_of_all_jobs() {
         assert!(is("outcome", json!("stopped")), "{summary}");
         let left = house.cli(&["session", "ls", "-q"]);
         assert_eq!((left.code, left.out.as_str()), (0, ""), "{left:?}");
+    });
+}
+
+/// However it is asked for its end: by its input, above, or by a signal, also while a call is under way.
+#[test]
+fn a_headless_front_end_that_is_ended_by_a_signal_says_what_became_of_all_jobs_too() {
+    in_empty_house(async |house| {
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            let said = house.path(&format!("said-{signal}"));
+            let mut command = house.client_command(Path::new("sh"));
+            command.args(["-c", &format!("exec ostler mcp --headless 2>{said}")]);
+            let mut mcp = Mcp::of(command, Era::Legacy, "tester").await;
+            mcp.good("run", json!({"command": "exit 4"})).await;
+            let server = json!({"command": "exec puppet say ready , sleep", "until": "text=ready"});
+            mcp.good("run", server).await;
+            mcp.begin_call("run", json!({"command": "exec puppet sleep"}))
+                .await;
+            assert_eq!(mcp.end_by(signal).await, -128 - signal);
+            let said = std::fs::read_to_string(&said).unwrap();
+            let summary: Value = serde_json::from_str(said.trim_end()).unwrap();
+            let jobs = summary["jobs"].as_array().unwrap();
+            let codes: Vec<_> = jobs.iter().map(|j| &j["row"]["exitCode"]).collect();
+            // The one under way was asked for, and may not have begun.
+            assert!(jobs.len() == 2 || jobs.len() == 3, "{summary}");
+            assert!(codes.contains(&&json!(4)), "{summary}");
+            let left = house.cli(&["ls", "-A", "--live", "-q"]);
+            assert_eq!((left.code, left.out.as_str()), (0, ""), "{left:?}");
+        }
     });
 }
 

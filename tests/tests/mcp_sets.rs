@@ -545,3 +545,26 @@ fn a_small_bound_leaves_the_ids_of_every_set() {
         assert_eq!(json["jobs"][0]["id"], "t1");
     });
 }
+
+/// However its result is come by: in the background it had been an end like any other.
+#[test]
+fn an_epoch_job_that_printed_too_much_is_marked_in_the_background_too() {
+    in_empty_house(async |house| {
+        let mut mcp = epoch(house).await;
+        let mark = "[output limit: 10485760 bytes; killed]\n";
+        for arguments in [
+            json!({"command": line("flood"), "background": true}),
+            json!({"command": line("flood"), "background": true, "pty": true}),
+        ] {
+            let begun = mcp.good("terminal", arguments).await;
+            let id = begun.job()["id"].clone();
+            let waited = mcp
+                .good("task_wait", json!({"id": id, "timeoutMs": 30_000}))
+                .await;
+            assert!(waited.text.starts_with(mark), "{}", waited.text);
+            let read = mcp.good("task_output", json!({"id": id})).await;
+            assert!(read.text.contains(&format!("\n{mark}")), "{}", last(&read));
+            assert_eq!(read.job()["outcome"], "output_limit");
+        }
+    });
+}

@@ -649,6 +649,10 @@ fn an_output_limit_ends_the_tree_and_is_no_ordinary_signal() {
         };
         let row = desk.run(start(1 << 20, "fork [ flood ] , flood")).await.row;
         assert_eq!(row.outcome, Some(Outcome::OutputLimit), "{row:?}");
+        // What was read in one go, and what stood in its pipe, which is of 1 MiB where it is loud: it finds that full until it
+        // is killed, however long that takes.
+        let above = row.output.end - (1 << 20);
+        assert!(above <= (1 << 20) + (128 << 10), "{above} bytes above it");
         assert_eq!(row.outcome_detail.unwrap().limit, Some(1 << 20));
         assert_eq!(
             (row.ok, row.tree.left, row.cancelled),

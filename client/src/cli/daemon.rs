@@ -435,7 +435,7 @@ async fn logs(args: Logs) -> Result<i32, Failure> {
     let mut interrupts = Interrupts::new()?;
     tokio::select! {
         done = print(&log, args.follow) => done,
-        () = interrupts.next() => Err(Failure::quiet(exit::INTERRUPTED)),
+        _ = interrupts.next() => Err(Failure::quiet(exit::INTERRUPTED)),
     }
 }
 

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use ostler_proto::limits;
 
 use super::failure::Failure;
+use super::interrupts::Interrupts;
 use super::output::{Out, note};
 use super::scope::SessionArg;
 use super::{caller, request};
@@ -98,14 +99,30 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
         max_wait: args.max_wait * 1_000,
         headless: args.headless,
     };
-    let summary = Box::pin(mcp::serve(options))
+    // An agent that goes on later finds its jobs; one that does not must not leave them to their lease.
+    let mut interrupts = if args.headless {
+        Interrupts::of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?
+    } else {
+        Interrupts::none()
+    };
+    let mut signal = None;
+    let serving = mcp::serve(options, async || signal = Some(interrupts.next().await));
+    let summary = Box::pin(serving)
         .await
         .map_err(|e| Failure::ours(format!("the tools cannot be listed: {e}")))?;
     // Standard output is the client's, to the end.
-    if let Some(summary) = summary {
-        note(&serde_json::json!(summary).to_string());
+    match summary {
+        Some(Ok(summary)) => note(&serde_json::json!(summary).to_string()),
+        Some(Err(error)) => {
+            let failure = Failure::from(error);
+            return Err(Failure {
+                what: format!("what became of the jobs is not known: {}", failure.what),
+                ..failure
+            });
+        }
+        None => {}
     }
-    Ok(exit::DONE)
+    Ok(signal.map_or(exit::DONE, exit::of_signal))
 }
 
 fn print(args: &Args, client: Client) -> Result<i32, Failure> {

@@ -127,7 +127,7 @@ async fn seated(
             }
         },
         // Nothing runs yet; going away takes the request back.
-        () = interrupts.next() => return Err(Failure::quiet(exit::INTERRUPTED)),
+        _ = interrupts.next() => return Err(Failure::quiet(exit::INTERRUPTED)),
     };
     let role = match args.pty {
         Some(Some(_)) => Role::Typist,

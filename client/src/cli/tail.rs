@@ -80,7 +80,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     };
     let end = tokio::select! {
         end = follow => end?,
-        () = interrupts.next() => {
+        _ = interrupts.next() => {
             if args.follow {
                 note(&format!("{} still runs", words::clean(&job.scope.pasted(&args.id))));
             }

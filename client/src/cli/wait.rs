@@ -86,7 +86,7 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     let wait = wait(&client, &args, &scope, &groups);
     let waited = tokio::select! {
         waited = live::beside(&client, !args.json && !args.quiet, watched, wait) => waited?,
-        () = interrupts.next() => {
+        _ = interrupts.next() => {
             match args.ids.as_slice() {
                 [id] => note(&format!("{} still runs", words::clean(&scope.pasted(id)))),
                 _ => note("the jobs are not touched"),

@@ -146,12 +146,7 @@ async fn terminal(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
 
 /// How a foreground result of this set ends: the id last, and where the rest is.
 fn finish(block: &mut Block, row: &Row) {
-    if row.outcome == Some(Outcome::OutputLimit) {
-        block.markers.push(format!(
-            "output limit: {} bytes; killed",
-            limits::mcp::EPOCH_OUTPUT
-        ));
-    }
+    mark_limit(block, row);
     if let Some(cut) = block.cut {
         let rest = match &row.output.spill {
             Some(path) => format!("whole output: {path}"),
@@ -162,6 +157,16 @@ fn finish(block: &mut Block, row: &Row) {
     }
     if row.is_over() {
         block.id_last = true;
+    }
+}
+
+/// It printed more than it may; the words are the same wherever that is seen.
+fn mark_limit(block: &mut Block, row: &Row) {
+    if row.outcome == Some(Outcome::OutputLimit) {
+        let most = limits::mcp::EPOCH_OUTPUT;
+        block
+            .markers
+            .push(format!("output limit: {most} bytes; killed"));
     }
 }
 
@@ -197,6 +202,7 @@ async fn output(call: &Call<'_>, args: &Arguments, kind: Option<Kind>) -> Result
     let text = read(call, &row, since).await?;
     let mut block = of_now(call, &row).await?;
     add_page(&mut block, &row, since, text);
+    mark_limit(&mut block, &row);
     Ok(Answer {
         keeps_tail: since.is_none(),
         ..single(block)
@@ -262,6 +268,7 @@ async fn wait(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let row = &waited.row;
     let mut block = status::block(row, &[], super::now());
     block.why = shells::why(waited.reason);
+    mark_limit(&mut block, row);
     if row.is_over() {
         block
             .facts

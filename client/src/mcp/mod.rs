@@ -38,6 +38,7 @@ mod words;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ostler::Error;
 use ostler_proto::methods::StopSummary;
 use rmcp::ServiceExt;
 use tokio::sync::watch;
@@ -72,11 +73,15 @@ pub(crate) struct Options {
     pub(crate) headless: bool,
 }
 
-/// Serves until the input ends. Returns what became of all jobs, where their session ends with that.
+/// Serves until the input ends, or something else is to end it: `ended` says when. Returns what became of all jobs, where
+/// their session ends with that; when something asks for the end once more, that goes on without us.
 ///
 /// # Errors
 /// The list of tools is no JSON, which a test sees to.
-pub(crate) async fn serve(options: Options) -> serde_json::Result<Option<StopSummary>> {
+pub(crate) async fn serve(
+    options: Options,
+    mut ended: impl AsyncFnMut(),
+) -> serde_json::Result<Option<Result<StopSummary, Error>>> {
     let ledger = Arc::new(Ledger::default());
     let prepared = Prepared::default();
     let tools = options.set.list(options.max_wait)?;
@@ -109,13 +114,21 @@ pub(crate) async fn serve(options: Options) -> serde_json::Result<Option<StopSum
     let (read, write) = rmcp::transport::stdio_pipes();
     let stdio = Stdio::new(read, write, ledger, prepared, tools, raise);
     // Whatever ends it, nobody is left who could be told.
-    if let Ok(running) = Box::pin(server.serve(stdio)).await {
-        let _ = running.waiting().await;
+    let serving = async {
+        if let Ok(running) = Box::pin(server.serve(stdio)).await {
+            let _ = running.waiting().await;
+        }
+    };
+    tokio::select! {
+        () = serving => {}
+        () = ended() => {}
     }
-    Ok(if options.headless {
-        inner.sessions.close().await
-    } else {
-        None
+    if !options.headless {
+        return Ok(None);
+    }
+    Ok(tokio::select! {
+        summary = inner.sessions.close() => summary,
+        () = ended() => None,
     })
 }
 

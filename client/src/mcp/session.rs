@@ -115,13 +115,13 @@ impl Sessions {
 
     /// Ends the session and everything in it. Returns what became of its jobs; nothing where there was none, or nobody is
     /// there to say it.
-    pub(crate) async fn close(&self) -> Option<StopSummary> {
+    pub(crate) async fn close(&self) -> Option<Result<StopSummary, Error>> {
         let open = self.state.lock().await.open.take()?;
         let close = CloseSession {
             session: open.session,
             ..CloseSession::default()
         };
-        open.client.ask::<SessionClose>(close).await.ok()
+        Some(open.client.ask::<SessionClose>(close).await)
     }
 
     fn options(&self) -> Result<Options, Error> {

@@ -68,7 +68,7 @@ pub(super) async fn watch(args: Watch) -> Result<i32, Failure> {
     loop {
         let event = tokio::select! {
             event = events.next() => event?,
-            () = interrupts.next() => return Err(Failure::quiet(exit::INTERRUPTED)),
+            _ = interrupts.next() => return Err(Failure::quiet(exit::INTERRUPTED)),
         };
         match event {
             Event::Happened(event) => tell(&event, args.json)?,
