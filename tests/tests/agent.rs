@@ -762,3 +762,25 @@ fn a_registration_that_is_refused_leaves_no_row_and_no_session() {
         }
     });
 }
+
+/// The hints were those for commands, which nobody can follow who has a sub-agent.
+#[test]
+fn who_types_to_a_sub_agent_is_told_that_it_takes_no_input() {
+    in_house(async |house| {
+        let desk = house.desk();
+        desk.must::<AgentRegister>(delegated("work", "below")).await;
+        let said = house.cli(&["send", "--session", "x", "a1", "hello"]);
+        assert_eq!(
+            said.err,
+            "error: a1 is a sub-agent, which takes no input\nhint: ostler read a1\n"
+        );
+        let keys = house.cli(&["keys", "--session", "x", "a1", "C-c"]);
+        assert_eq!(keys.err, "error: a1 has no terminal\n");
+        let mut mcp = ostler_tests::Mcp::legacy(house, &["--session", "x"]).await;
+        assert_eq!(
+            mcp.bad("input", serde_json::json!({"id": "a1", "text": "hello"}))
+                .await,
+            "no_input: a1 is a sub-agent and takes no input. Read it: output id=a1."
+        );
+    });
+}

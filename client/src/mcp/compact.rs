@@ -940,11 +940,7 @@ async fn input(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         shells::check_open(&row, call)?;
     }
     if row.terminal.is_none() || !is_id(id) {
-        let terminal = call.front.names.terminal;
-        return Err(Fault::new(
-            "no_input",
-            format!("{} has no terminal. {terminal}", row.id),
-        ));
+        return Err(Fault::no_terminal(&row.id, call.front.names));
     }
     call.watch(&row);
     let ask = Send {

@@ -42,6 +42,19 @@ impl Fault {
         )
     }
 
+    /// There is nothing to type at. What to do about that depends on what it is, which its id tells.
+    pub(crate) fn no_terminal(id: &str, names: Names) -> Self {
+        let words = match id.as_bytes().first() {
+            Some(b'a') => format!(
+                "{id} is a sub-agent and takes no input. Read it: {}{id}.",
+                names.read
+            ),
+            Some(b'x') => format!("{id} has no terminal of its own: its shell has."),
+            _ => format!("{id} has no terminal. {}", names.terminal),
+        };
+        Self::new("no_input", words)
+    }
+
     /// The line of the result.
     pub(crate) fn text(&self) -> String {
         format!("{}: {}", self.kind, self.words)
@@ -113,10 +126,7 @@ impl Fault {
                     format!("{message}. Wait, or read it: {}{id}.", names.read),
                 )
             }
-            RefusalKind::NoInput => Self::new(
-                "no_input",
-                format!("{id} has no terminal. Start it with tty=true."),
-            ),
+            RefusalKind::NoInput => Self::no_terminal(id, names),
             RefusalKind::CwdRefused => {
                 Self::new("cwd_refused", format!("{message}. Nothing was started."))
             }
@@ -187,6 +197,11 @@ mod tests {
         assert_eq!(
             of(RefusalKind::NoInput, "s1 is no shell"),
             "no_input: s1 has no terminal. Start it with tty=true."
+        );
+        let of_agent = Fault::no_terminal("a1", COMPACT_NAMES);
+        assert_eq!(
+            of_agent.text(),
+            "no_input: a1 is a sub-agent and takes no input. Read it: output id=a1."
         );
         assert_eq!(
             of(RefusalKind::Held, "s1 is held by the user since 14:10"),

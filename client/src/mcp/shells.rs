@@ -338,10 +338,7 @@ async fn refused(call: &Call<'_>, row: &Row, error: &Error) -> Fault {
                         status::block(&row, &[], super::now()).phrase
                     ),
                 ),
-                Ok(row) => Fault::new(
-                    "no_input",
-                    format!("{} has no terminal. {}", row.id, names.terminal),
-                ),
+                Ok(row) => Fault::no_terminal(&row.id, names),
                 Err(fault) => fault,
             }
         }

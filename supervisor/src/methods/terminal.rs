@@ -89,6 +89,11 @@ fn no_terminal(job: &Job) -> Refusal {
     if job.spec.pty {
         Refusal::new(RefusalKind::NoInput, format!("{id} is over"))
     } else {
-        Refusal::new(RefusalKind::NoInput, format!("{id} has no terminal")).hint("start --pty")
+        let refusal = Refusal::new(RefusalKind::NoInput, format!("{id} has no terminal"));
+        match job.spec.is_bare() {
+            // Nobody starts it.
+            true => refusal,
+            false => refusal.hint("start --pty"),
+        }
     }
 }

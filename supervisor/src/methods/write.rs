@@ -77,6 +77,10 @@ fn no_input(job: &Job) -> Refusal {
             format!("{id} has no input of its own, its shell has"),
         )
         .hint(format!("ostler send {shell}")),
+        None if job.spec.is_bare() => {
+            let words = format!("{id} is a sub-agent, which takes no input");
+            Refusal::new(RefusalKind::NoInput, words).hint(format!("ostler read {id}"))
+        }
         None => Refusal::new(
             RefusalKind::NoInput,
             format!("{id} was started with its input closed"),
