@@ -808,6 +808,9 @@ pub struct Stop {
     pub reason: Option<String>,
     /// Answer when it is over; true when absent.
     pub wait: Option<bool>,
+    /// With each receipt the result, with its texts as `job/run` has them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub collect: bool,
 }
 
 /// What a stop did, in the order asked, or in reverse order of start.
@@ -844,6 +847,9 @@ pub struct Receipt {
     /// delegated now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_running: Vec<String>,
+    /// The final result, where that was asked for and the job is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Box<JobResult>>,
 }
 
 /// `job/release`.

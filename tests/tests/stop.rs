@@ -892,3 +892,28 @@ fn a_write_to_a_job_that_has_closed_its_input_is_answered() {
         assert_eq!(desk.get(&deaf.id).await.row.state, State::Running);
     });
 }
+
+/// The structured commands end with a result, also those that are cancelled: what they had printed, also behind the
+/// signal.
+#[test]
+fn a_stop_hands_over_the_final_result_to_who_asks_for_it() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let last_words = "on TERM [ say last , sayerr words , exit 3 ] , say ready , sleep";
+        let row = desk.ready(script(last_words)).await;
+        let stop = |collect| Stop {
+            ids: vec![row.id.clone()],
+            grace_ms: Some(10_000),
+            collect,
+            ..Stop::default()
+        };
+        let receipt = desk.must::<JobStop>(stop(true)).await.jobs.remove(0);
+        let result = receipt.result.expect("it was asked for");
+        assert_eq!(result.stdout.as_deref(), Some("ready\nlast\n"));
+        assert_eq!(result.stderr.as_deref(), Some("words\n"));
+        assert_eq!((result.row.exit_code, receipt.forced), (Some(3), 0));
+        assert_eq!(*result, desk.get(&row.id).await, "the same each time");
+        let again = desk.must::<JobStop>(stop(false)).await.jobs.remove(0);
+        assert!(again.already_finished && again.result.is_none());
+    });
+}

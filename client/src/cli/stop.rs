@@ -316,6 +316,7 @@ mod tests {
             took_ms: 310,
             survivors: Vec::new(),
             left_running: Vec::new(),
+            result: None,
         }
     }
 

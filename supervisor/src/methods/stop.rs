@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ostler_proto::{
-    job::{Kind, State},
+    job::{JobResult, Kind, State},
     limits,
     methods::{JobSignal, JobStop, List, Receipt, SignalJob, Signalled, Stop, StopSummary},
     refusal::{Refusal, RefusalKind},
 };
 
-use super::Serve;
+use super::{Serve, start::result};
 use crate::{
     caller::Caller,
     claim,
@@ -54,7 +54,10 @@ impl Serve for JobStop {
                 settled(job).await;
             }
             caller.house().registry.hand_over(job);
-            receipts.push(receipt(job, over));
+            receipts.push(Receipt {
+                result: final_result(job).filter(|_| params.collect).map(Box::new),
+                ..receipt(job, over)
+            });
             if !over {
                 claim::told(&caller, job);
             }
@@ -122,7 +125,13 @@ pub(super) fn receipt(job: &Job, was_over: bool) -> Receipt {
             .as_ref()
             .map_or_else(Vec::new, |owner| owner.left_running().to_vec()),
         row,
+        result: None,
     }
+}
+
+fn final_result(job: &Job) -> Option<JobResult> {
+    job.status().finished.as_ref()?;
+    Some(result(job, true))
 }
 
 /// Signals that a shell takes at its prompt without an end.
