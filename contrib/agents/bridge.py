@@ -5,8 +5,9 @@
 
 A client that initializes gets a process of its own, by `mcp-session-id`; those of 2026-07-28 share one. It passes on
 what is said and adds what HTTP alone has: statuses, sessions, a stream if something comes before the answer. What a
-suite finds of headers and statuses is therefore true of this file, not of the server. Two tools that the suite asks
-for, `greet` and `slow_compute`, become commands of our `run`: so it tries our own tasks. Only the standard library.
+suite finds of headers and statuses is therefore true of this file, not of the server. Tools that the suite asks for
+become commands of our `run` where one can do what they do: so it tries our own results, errors, progress and tasks,
+and the server has no tools for tests. Only the standard library.
 """
 
 import json
@@ -27,6 +28,9 @@ STATUS |= {code: BAD_REQUEST for code in (-32020, -32021, -32022)}
 #: A call becomes a task after two seconds.
 UNTIL_TASK = 2
 STAND_INS = {
+    "test_simple_text": lambda _: "echo This is a simple text response for testing.",
+    # No command at all: a tool that is called wrongly is an error of the tool.
+    "test_error_handling": lambda _: "",
     "greet": lambda given: "echo " + shlex.quote(f"Hello, {given['name']}!"),
     "slow_compute": lambda given: f"sleep {given['seconds'] and given['seconds'] + UNTIL_TASK}; echo computed",
 }
