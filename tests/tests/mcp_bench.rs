@@ -26,6 +26,26 @@ struct Cost {
     json: usize,
     text_tokens: usize,
     json_tokens: usize,
+    /// Tokens of what programs printed, as far as it was shown.
+    printed: usize,
+}
+
+/// Fields of results that hold it, in the sets together.
+const PRINTED: [&str; 6] = ["output", "stdout", "stderr", "text", "viewport", "motd"];
+
+/// What programs printed, as a result shows it.
+fn printed(result: &Value) -> String {
+    match result {
+        Value::Object(fields) => {
+            let of = |(name, value): (&String, &Value)| match value {
+                Value::String(text) if PRINTED.contains(&name.as_str()) => text.clone(),
+                value => printed(value),
+            };
+            fields.iter().map(of).collect()
+        }
+        Value::Array(values) => values.iter().map(printed).collect(),
+        _ => String::new(),
+    }
 }
 
 struct Player<'a> {
@@ -44,6 +64,7 @@ impl Player<'_> {
         self.cost.json += given.len() + told.json_text.len();
         self.cost.text_tokens += count(&given) + count(&told.text);
         self.cost.json_tokens += count(&given) + count(&told.json_text);
+        self.cost.printed += told.json.as_ref().map_or(0, |json| count(&printed(json)));
         told
     }
 
@@ -359,7 +380,8 @@ fn table(sets: &[(&str, (usize, usize), Vec<Cost>)]) -> String {
     let mut text = String::from(
         "# What the tools of `ostler mcp` cost an agent\n\n\
          Made by `UPDATE_AGENTS=1 cargo nextest run -p ostler-tests --test mcp_bench`: five tasks, played over the real binary. Calls, bytes of arguments and\n\
-         result text, tokens of both (o200k_base); in brackets tokens where the client shows structured content. Most of it is what the programs print.\n\n",
+         result text, tokens of both (o200k_base); in brackets tokens where the client shows structured content. Most of it is what the programs print;\n\
+         the last row is what the set itself costs.\n\n",
     );
     let names: Vec<&str> = sets.iter().map(|(name, _, _)| *name).collect();
     let _ = writeln!(text, "| task | {} |", names.join(" | "));
@@ -383,6 +405,11 @@ fn table(sets: &[(&str, (usize, usize), Vec<Cost>)]) -> String {
     for (_, (tokens, _), costs) in sets {
         let _ = write!(text, " {} tokens |", tokens + sum(costs).text_tokens);
     }
+    text += "\n| of these not printed by programs |";
+    for (_, (tokens, _), costs) in sets {
+        let sum = sum(costs);
+        let _ = write!(text, " {} tokens |", tokens + sum.text_tokens - sum.printed);
+    }
     text + "\n"
 }
 
@@ -400,6 +427,7 @@ fn sum(costs: &[Cost]) -> Cost {
         json: sum.json + cost.json,
         text_tokens: sum.text_tokens + cost.text_tokens,
         json_tokens: sum.json_tokens + cost.json_tokens,
+        printed: sum.printed + cost.printed,
     })
 }
 
