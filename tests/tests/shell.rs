@@ -448,6 +448,19 @@ fn an_end_in_zsh_is_exact_whatever_tells_it() {
             "IFS=o",
             "setopt no_unset",
             "precmd_functions=()",
+            // And what tells its beginning.
+            "preexec_functions=(loud)",
+            "preexec_functions=()",
+            "preexec() { print loud }",
+            "unfunction preexec",
+            "zshaddhistory_functions=(loud $zshaddhistory_functions)",
+            "zshaddhistory() { print loud }",
+            "unfunction zshaddhistory",
+            "zshaddhistory_functions=()",
+            "setopt hist_ignore_space",
+            "trap : ZERR",
+            "HISTSIZE=0",
+            "preexec_functions=(true); readonly preexec_functions",
         ];
         for setting in settings {
             assert_eq!(

@@ -159,10 +159,12 @@ ZDOTDIR=@DIR@
 "#;
 
 /// Every function and hook is there before the user's file runs. The mark of an unfinished last line is printed before
-/// any hook, so an end stands in it as well: else that mark would count as output. A hook that keeps a line out of the
-/// history by its status would end a shell under `set -e`, so the option for lines with a blank in front does it. Where
-/// everything stands as it was put last, one comparison shows that: to put it there costs a third of a prompt. Where that
-/// mark tells each end and no hook of the user can print behind it, there is no hook to tell it a second time.
+/// any hook, so an end stands in it as well: else that mark would count as output. A line is kept out of the history by a
+/// status that `!` has made, which ends no shell under `set -e` and springs no trap. Each hook costs a tenth of a prompt, so
+/// that there are no more than must be: where no hook of the user can print between a line and its output, that of the
+/// history tells the beginning as well; where that mark tells each end and no hook of the user can print behind it, there
+/// is none to tell it a second time. Where everything stands as it was put last, one comparison shows that: to put it there
+/// costs a third of a prompt.
 const ZSH: &str = r#"__ost_k=@NONCE@ __ost_p=@DIR@ __ost_g=
 __ost_say() {
   local w=$PWD
@@ -175,7 +177,6 @@ __ost_d() {
   return $s
 }
 __ost_pre() {
-  if [[ -n ${__ost_i-} ]]; then __ost_i=; unsetopt hist_ignore_space; fi
   builtin printf '\033]133;H;k=%s\007' "$__ost_k"
 }
 __ost_c() {
@@ -192,14 +193,15 @@ __ost_e() {
   return $s
 }
 __ost_hist() {
-  if [[ ! -o hist_ignore_space && ( $1 == ' . "$__ost_p"/'* || $1 == '   '* ) ]]; then
-    __ost_i=1
-    setopt hist_ignore_space
-  fi
+  if [[ $1 == ' . "$__ost_p"/'* || $1 == '   '* ]]; then ! return 0; fi
+}
+__ost_begin() {
+  builtin printf '\033]133;H;k=%s\007' "$__ost_k"
+  if [[ $1 == ' . "$__ost_p"/'* || $1 == '   '* ]]; then ! return 0; fi
 }
 __ost_arm() {
   local s=$?
-  if [[ -o prompt_sp && -o prompt_cr && "${precmd_functions-};${preexec_functions-};${zshaddhistory_functions-};${PROMPT_EOL_MARK-};${PS1-};${PS2-}" == "$__ost_g" ]]; then
+  if [[ -o prompt_sp && -o prompt_cr && "${precmd_functions-};${preexec_functions-};${+functions[preexec]};${zshaddhistory_functions-};${PROMPT_EOL_MARK-};${PS1-};${PS2-}" == "$__ost_g" ]]; then
     return $s
   fi
   local o= t=
@@ -217,12 +219,19 @@ __ost_arm() {
   else
     { precmd_functions=(__ost_d ${precmd_functions:#__ost_*} __ost_arm) } always { TRY_BLOCK_ERROR=0 }
   fi
-  { preexec_functions=(${preexec_functions:#__ost_*} __ost_pre) } always { TRY_BLOCK_ERROR=0 }
-  { zshaddhistory_functions=(${zshaddhistory_functions:#__ost_*} __ost_hist) } always { TRY_BLOCK_ERROR=0 }
+  if (( ! ${+functions[preexec]} )) && [[ -z ${preexec_functions:#__ost_*} ]]; then
+    { preexec_functions=() } always { TRY_BLOCK_ERROR=0 }
+    { zshaddhistory_functions=(${zshaddhistory_functions:#__ost_*} __ost_begin) } always { TRY_BLOCK_ERROR=0 }
+  else
+    { preexec_functions=(${preexec_functions:#__ost_*} __ost_pre) } always { TRY_BLOCK_ERROR=0 }
+    local h=__ost_hist
+    if [[ ${preexec_functions[-1]-} != __ost_pre ]]; then h=__ost_begin; fi
+    { zshaddhistory_functions=(${zshaddhistory_functions:#__ost_*} $h) } always { TRY_BLOCK_ERROR=0 }
+  fi
   { [[ $PS1 == *";k=$__ost_k"* ]] ||
     PS1=$'%{\e]133;A;k='$__ost_k$'\a%}'$PS1$'%{\e]133;B;k='$__ost_k$'\a%}' } always { TRY_BLOCK_ERROR=0 }
   { [[ $PS2 == *";k=$__ost_k"* ]] || PS2=$'%{\e]133;P;k='$__ost_k$'\a%}'$PS2 } always { TRY_BLOCK_ERROR=0 }
-  __ost_g="${precmd_functions-};${preexec_functions-};${zshaddhistory_functions-};${PROMPT_EOL_MARK-};${PS1-};${PS2-}"
+  __ost_g="${precmd_functions-};${preexec_functions-};${+functions[preexec]};${zshaddhistory_functions-};${PROMPT_EOL_MARK-};${PS1-};${PS2-}"
   return $s
 }
 "#;
