@@ -2,10 +2,14 @@
 //!
 //! Whoever streams reserves a place first and reads its log afterwards, so a slow client is a number and not a
 //! backlog. A client that asks and asks and never reads is disconnected when its answers reach their bound.
+//!
+//! Where nothing is on its way, whoever has a frame writes it at once, as far as it fits: to wake the writer for it costs
+//! more than the write. What does not fit goes before everything else.
 
 use std::{
+    io,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -29,6 +33,44 @@ pub(crate) struct Outbox {
     answers: mpsc::UnboundedSender<Answer>,
     frames: mpsc::Sender<Vec<u8>>,
     waiting: Arc<Waiting>,
+    way: Arc<Way>,
+}
+
+/// The way to the client: who writes when.
+#[derive(Debug)]
+struct Way {
+    stream: Arc<Stream>,
+    /// Frames, and rests of frames, that the writer has not written yet. Whoever adds one holds it until that is queued.
+    queued: Mutex<usize>,
+}
+
+impl Way {
+    fn queued(&self) -> MutexGuard<'_, usize> {
+        // A number has no state to be left half changed.
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far a frame got at once.
+enum Sent {
+    All,
+    /// So many bytes.
+    Part(usize),
+    Nothing,
+}
+
+impl Sent {
+    fn of(stream: &Stream, frame: &[u8]) -> Self {
+        loop {
+            return match stream.inner().try_write(frame) {
+                Ok(n) if n == frame.len() => Self::All,
+                Ok(n) => Self::Part(n),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                // Full, or gone, which the writer finds out.
+                Err(_) => Self::Nothing,
+            };
+        }
+    }
 }
 
 /// Answers of all connections that are not written yet.
@@ -72,6 +114,7 @@ pub(crate) struct Writer {
     answers: mpsc::UnboundedReceiver<Answer>,
     frames: mpsc::Receiver<Vec<u8>>,
     waiting: Arc<Waiting>,
+    way: Arc<Way>,
 }
 
 /// The client is gone.
@@ -80,19 +123,24 @@ pub(crate) struct Gone;
 
 /// A place for one frame.
 pub(crate) struct Place<'a> {
-    framing: Framing,
+    outbox: &'a Outbox,
     permit: mpsc::Permit<'a, Vec<u8>>,
 }
 
-pub(crate) fn new(framing: Framing) -> (Outbox, Writer) {
+pub(crate) fn new(framing: Framing, stream: Arc<Stream>) -> (Outbox, Writer) {
     let (answers, answers_out) = mpsc::unbounded_channel();
     let (frames, frames_out) = mpsc::channel(limits::outbox());
     let waiting = Arc::new(Waiting::default());
+    let way = Arc::new(Way {
+        stream,
+        queued: Mutex::new(0),
+    });
     let outbox = Outbox {
         framing,
         answers,
         frames,
         waiting: Arc::clone(&waiting),
+        way: Arc::clone(&way),
     };
     (
         outbox,
@@ -100,14 +148,37 @@ pub(crate) fn new(framing: Framing) -> (Outbox, Writer) {
             answers: answers_out,
             frames: frames_out,
             waiting,
+            way,
         },
     )
 }
 
 impl Outbox {
-    /// Queues an answer; never waits.
+    /// Writes or queues an answer; never waits.
     pub(crate) fn answer(&self, body: &impl Serialize) {
         let frame = encode(self.framing, body);
+        let mut queued = self.way.queued();
+        if let Some(rest) = self.send_now(&queued, frame) {
+            self.queue(&mut queued, rest);
+        }
+    }
+
+    /// Writes what fits, where nothing is before it; returns what does not.
+    fn send_now(&self, queued: &MutexGuard<'_, usize>, mut frame: Vec<u8>) -> Option<Vec<u8>> {
+        if **queued > 0 {
+            return Some(frame);
+        }
+        match Sent::of(&self.way.stream, &frame) {
+            Sent::All => return None,
+            Sent::Part(n) => drop(frame.drain(..n)),
+            Sent::Nothing => {}
+        }
+        Some(frame)
+    }
+
+    /// Before all stream frames.
+    fn queue(&self, queued: &mut MutexGuard<'_, usize>, frame: Vec<u8>) {
+        **queued += 1;
         let before = self.waiting.bytes.fetch_add(frame.len(), Ordering::AcqRel);
         if before + frame.len() > limits::answers() {
             self.waiting.full.notify_one();
@@ -123,7 +194,7 @@ impl Outbox {
     pub(crate) async fn reserve(&self) -> Result<Place<'_>, Gone> {
         let permit = self.frames.reserve().await.map_err(|_| Gone)?;
         Ok(Place {
-            framing: self.framing,
+            outbox: self,
             permit,
         })
     }
@@ -132,7 +203,20 @@ impl Outbox {
 impl Place<'_> {
     /// Puts one message into the place.
     pub(crate) fn send(self, body: &impl Serialize) {
-        self.permit.send(encode(self.framing, body));
+        let Place { outbox, permit } = self;
+        let frame = encode(outbox.framing, body);
+        let mut queued = outbox.way.queued();
+        let whole = frame.len();
+        let Some(rest) = outbox.send_now(&queued, frame) else {
+            return;
+        };
+        if rest.len() < whole {
+            // An answer that is queued from now on must not come into the middle of it.
+            outbox.queue(&mut queued, rest);
+        } else {
+            *queued += 1;
+            permit.send(rest);
+        }
     }
 }
 
@@ -145,10 +229,10 @@ fn encode(framing: Framing, body: &impl Serialize) -> Vec<u8> {
 
 impl Writer {
     /// Writes until every sender is gone, the client is, or it has let its answers pile up.
-    pub(crate) async fn run(mut self, stream: Arc<Stream>) {
+    pub(crate) async fn run(mut self) {
         let waiting = Arc::clone(&self.waiting);
         tokio::select! {
-            () = self.write(&stream) => {}
+            () = self.write() => {}
             () = waiting.full.notified() => {
                 crate::log_line!("warn", "a client that asks and does not read was disconnected");
                 drop(self);
@@ -159,8 +243,9 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, stream: &Stream) {
-        let mut socket = stream;
+    async fn write(&mut self) {
+        let way = Arc::clone(&self.way);
+        let mut socket = &*way.stream;
         loop {
             let written = tokio::select! {
                 biased;
@@ -174,6 +259,7 @@ impl Writer {
             if written.is_err() {
                 return;
             }
+            *way.queued() -= 1;
         }
     }
 }

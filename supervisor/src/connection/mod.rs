@@ -10,6 +10,7 @@
 
 use std::{os::fd::AsFd, sync::Arc};
 
+use futures_util::FutureExt as _;
 use interprocess::os::unix::uds_local_socket::tokio::Stream;
 use tokio::task::JoinSet;
 
@@ -39,8 +40,8 @@ pub(crate) async fn serve(stream: Stream, house: Arc<House>) {
     let Ok(Some(framing)) = frames.sniff().await else {
         return;
     };
-    let (outbox, writer) = outbox::new(framing);
-    let mut writing = tokio::spawn(writer.run(Arc::clone(&stream)));
+    let (outbox, writer) = outbox::new(framing, Arc::clone(&stream));
+    let mut writing = tokio::spawn(writer.run());
     let caller = Caller::new(house, outbox.clone());
     let house = Arc::clone(caller.house());
     let mut client = Client {
@@ -96,8 +97,12 @@ impl Client {
                             self.outbox.answer(&answer);
                         }
                     }
-                    Routed::Task(task) => {
-                        self.tasks.spawn(task);
+                    Routed::Task(mut task) => {
+                        // Most are done at once, and every one begins in the order asked: a task of its own wakes another
+                        // worker, which costs as much as they do.
+                        if task.as_mut().now_or_never().is_none() {
+                            self.tasks.spawn(task);
+                        }
                     }
                     Routed::Exit => return End::Exit,
                 },
