@@ -4,10 +4,12 @@
 usage: shell.py OSTLER [ROUNDS]
 
 Bare: `true` and Enter are written to the shell's terminal, read until its next prompt. Ours: one request on an open
-connection until its answer. Where the system puts a shell and its reader, on one CPU or on two, doubles either figure and
+connection until its answer; that this client, too, makes no text of either while the clock runs is the only difference
+to `house.py`. Where the system puts a shell and its reader, on one CPU or on two, doubles either figure and
 stays so for as long as the two live: so both are measured by turns, in new shells each time. Prints a table in Markdown:
 medians in microseconds with the lowest and the highest turn, and the ratio of the medians.
 """
+import json
 import os
 import pty
 import select
@@ -51,34 +53,47 @@ class Bare:
         os.write(self.fd, b"true\n")
         self.read(b"true")
 
+    def check(self):
+        pass
+
 
 class Ours:
     def __init__(self, connection, shell):
         self.connection = connection
         opened = self.connection.ask("shell/open", {"args": [shell], "clean": True, "env": ENV, "envReplace": True, "waitMs": 10000})
         self.id = opened["row"]["id"]
+        request = {"jsonrpc": "2.0", "id": 0, "method": "shell/exec", "params": {"id": self.id, "line": "true"}}
+        self.request = json.dumps(request).encode() + b"\n"
+        self.answer = b""
 
     def run(self):
-        done = self.connection.ask("shell/exec", {"id": self.id, "line": "true"})
+        self.connection.socket.sendall(self.request)
+        self.answer = b""
+        while not self.answer.endswith(b"\n"):
+            self.answer += self.connection.socket.recv(65536)
+
+    def check(self):
+        done = json.loads(self.answer)["result"]
         assert done.get("exitCode") == 0 and done["output"] == "", done
 
     def close(self):
         self.connection.ask("shell/close", {"id": self.id})
 
 
-def median(run, rounds):
+def median(shell, rounds):
     for _ in range(20):
-        run()
+        shell.run()
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
-        run()
+        shell.run()
         times.append((time.perf_counter() - began) * 1e6)
+        shell.check()
     return statistics.median(times)
 
 
 def turn(shell, rounds):
-    found = median(shell.run, rounds)
+    found = median(shell, rounds)
     shell.close()
     return found
 
