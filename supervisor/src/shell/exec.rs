@@ -23,7 +23,7 @@ use crate::{
         dialect::{Dialect, HandOver, ShellSpec, is_plain},
         handed::{Handed, HandedLine},
         marks::Mark,
-        proof::{self, Waits},
+        proof::Waits,
         talk::{Line, Reading, Talk},
         text,
     },
@@ -457,7 +457,7 @@ impl Typed {
                 // Its terminal echoes, and its prompt alone marks: nobody may speak in between.
                 let (place, settings) = job.place()?;
                 let echoes = settings.lines && settings.echo && settings.adds_cr;
-                if !echoes || !talk.is_alone() && proof::has_children(place.leader) {
+                if !echoes || !talk.is_alone() && talk.has_others(place.leader) {
                     return None;
                 }
                 Some(line.len() as u64 + 1)
@@ -712,8 +712,9 @@ fn answer(
         .clone()
         .filter(|_| reason == Reason::Exit);
     let pid = row.pid.filter(|_| reason == Reason::Prompt);
-    let others = pid.is_some_and(proof::has_children);
-    if let Some(talk) = &job.talk {
+    let talk = job.talk.as_ref();
+    let others = talk.is_some_and(|talk| pid.is_some_and(|pid| talk.has_others(pid)));
+    if let Some(talk) = talk {
         talk.note_alone(pid.is_some() && !others);
     }
     let text = Text::of(printed, ask.raw);

@@ -36,18 +36,24 @@ const SLAVES: u32 = 136;
 
 /// A copy of the master, for everything that is no byte.
 #[derive(Debug)]
-pub(crate) struct Terminal(OwnedFd);
+pub(crate) struct Terminal {
+    master: OwnedFd,
+    /// Number of the device, which stays.
+    device: Option<u64>,
+}
 
 impl Terminal {
     pub(crate) fn new(master: OwnedFd) -> Self {
-        Self(master)
+        let device = device(&master);
+        Self { master, device }
     }
 
     /// Its window.
     pub(crate) fn size(&self) -> Option<Size> {
         let mut size = MaybeUninit::<libc::winsize>::zeroed();
         // SAFETY: the structure is as large as the call wants it.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) };
+        let done =
+            unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) };
         // SAFETY: zeroes are a valid value, and the call has filled it.
         let size = unsafe { size.assume_init() };
         (done == 0).then_some(Size {
@@ -68,7 +74,7 @@ impl Terminal {
             ws_ypixel: 0,
         };
         // SAFETY: the structure outlives the call.
-        match unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) } {
+        match unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -76,7 +82,7 @@ impl Terminal {
 
     /// Its settings; those of a terminal that cannot tell are all off.
     pub(crate) fn settings(&self) -> Settings {
-        let termios = modes(&self.0);
+        let termios = modes(&self.master);
         let local = |flag| termios.is_some_and(|t| t.c_lflag & flag != 0);
         let output = |flag| termios.is_some_and(|t| t.c_oflag & flag != 0);
         Settings {
@@ -91,14 +97,15 @@ impl Terminal {
     /// everything else goes through the queue of the keyboard.
     pub(crate) fn type_now(&self, bytes: &[u8]) -> usize {
         // SAFETY: the slice is valid for its length. The master never blocks: its reader has set it so.
-        let took = unsafe { libc::write(self.0.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
+        let took =
+            unsafe { libc::write(self.master.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(took).unwrap_or(0)
     }
 
     /// Something stands in it that was not read yet.
     pub(crate) fn has_output(&self) -> bool {
         let mut ask = libc::pollfd {
-            fd: self.0.as_raw_fd(),
+            fd: self.master.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
@@ -108,24 +115,28 @@ impl Terminal {
 
     /// Device number of the slave, by which its processes have it.
     pub(crate) fn device(&self) -> Option<u64> {
-        let mut number: libc::c_uint = 0;
-        // SAFETY: the call writes one number.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
-        (done == 0).then(|| libc::makedev(SLAVES, number))
+        self.device
     }
 
     /// Whether its program takes answers to what it asks its terminal.
     pub(crate) fn takes_answers(&self) -> bool {
-        modes(&self.0).is_some_and(|modes| is_raw(&modes))
+        modes(&self.master).is_some_and(|modes| is_raw(&modes))
     }
 
     /// The group that gets what is typed, if there is one.
     pub(crate) fn foreground(&self) -> Option<u32> {
         let mut group: libc::pid_t = 0;
         // SAFETY: the call writes one number.
-        let done = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) };
+        let done = unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCGPGRP, &raw mut group) };
         u32::try_from(group).ok().filter(|g| done == 0 && *g > 1)
     }
+}
+
+fn device(master: &OwnedFd) -> Option<u64> {
+    let mut number: libc::c_uint = 0;
+    // SAFETY: the call writes one number.
+    let done = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &raw mut number) };
+    (done == 0).then(|| libc::makedev(SLAVES, number))
 }
 
 /// Settings of a terminal that tell what is in front.

@@ -6,8 +6,9 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs::{self, File},
     os::unix::fs::{FileExt as _, MetadataExt as _},
+    sync::OnceLock,
 };
 
 /// Members that are looked at: a group of thousands waits for nothing that we could tell in time.
@@ -86,9 +87,29 @@ pub(crate) fn works(place: Place) -> bool {
     })
 }
 
-/// It has living children: who they are is not asked.
-pub(crate) fn has_children(pid: u32) -> bool {
-    !children(pid, pid).is_empty()
+/// Whether a shell has living children, asked after each of its lines: the file that tells it stays open, as to find it
+/// each time costs more than to read it.
+#[derive(Debug, Default)]
+pub(crate) struct Offspring(OnceLock<Option<File>>);
+
+impl Offspring {
+    /// It has living children: who they are is not asked. `pid`: of the shell, always the same one.
+    pub(crate) fn lives(&self, pid: u32) -> bool {
+        let open = || File::open(format!("/proc/{pid}/task/{pid}/children")).ok();
+        let Some(file) = self.0.get_or_init(open) else {
+            return false;
+        };
+        let mut numbers = [0; 4096];
+        // Of a shell that is gone there is nothing to read. A number that is cut is the last of hundreds.
+        let n = file.read_at(&mut numbers, 0).unwrap_or(0);
+        let text = std::str::from_utf8(&numbers[..n]).unwrap_or_default();
+        let mut pids = text.split_whitespace().filter_map(|c| c.parse().ok());
+        pids.any(is_alive)
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
 /// A process would not die of this signal now: it catches or ignores it.
@@ -136,9 +157,7 @@ fn children(pid: u32, thread: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{thread}/children");
     let children = fs::read_to_string(path).unwrap_or_default();
     let numbers = children.split_whitespace().filter_map(|c| c.parse().ok());
-    numbers
-        .filter(|c| stat(*c).is_some_and(|(state, _)| state != 'Z'))
-        .collect()
+    numbers.filter(|c| is_alive(*c)).collect()
 }
 
 /// State and process group. The name before them may hold anything, also blanks and parentheses.

@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     handed::{Handed, HandedOnes},
     marks::{Letter, Mark, Scanner},
+    proof::Offspring,
 };
 use crate::log::{Filter, Log};
 
@@ -44,6 +45,7 @@ pub(crate) struct Talk {
     /// Nobody lived in it besides the shell when its last line ended, and nobody has typed since.
     alone: AtomicBool,
     number: AtomicU64,
+    offspring: Offspring,
     /// Up to where the log has been handed back to those who talk.
     told: AtomicU64,
 }
@@ -110,6 +112,7 @@ impl Talk {
             entered: AtomicBool::new(false),
             alone: AtomicBool::new(false),
             number: AtomicU64::new(0),
+            offspring: Offspring::default(),
             told: AtomicU64::new(0),
         }
     }
@@ -191,6 +194,11 @@ impl Talk {
     /// A line has ended, and whether others live on in its shell.
     pub(crate) fn note_alone(&self, alone: bool) {
         self.alone.store(alone, Ordering::Release);
+    }
+
+    /// Somebody lives in it besides the shell itself, which has this number.
+    pub(crate) fn has_others(&self, pid: u32) -> bool {
+        self.offspring.lives(pid)
     }
 
     /// Nobody else can print: what lives in a shell was started by a line of it.
