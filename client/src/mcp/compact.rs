@@ -916,12 +916,12 @@ pub(crate) async fn list_row(call: &Call<'_>, row: &Row) -> Block {
         .iter()
         .fold(block.phrase.clone(), |l, f| l + "; " + f);
     block.phrase = words::cut(&format!("{facts}: {command}"), limits::mcp::COMPACT_ROW);
-    block.kind = match row.kind {
-        Kind::Command => Some("command"),
-        Kind::Shell => Some("shell"),
-        Kind::Agent => Some("agent"),
-        Kind::Send => None,
-    };
+    block.kind = Some(match row.kind {
+        Kind::Command => "command",
+        Kind::Shell => "shell",
+        Kind::Agent => "agent",
+        Kind::Send => "send",
+    });
     block.command = Some(words::cut(&command, limits::mcp::COMPACT_ROW));
     block.hint = None;
     block.note = None;
