@@ -64,7 +64,12 @@ pub(crate) async fn call(
 /// An answer with last lines of its own.
 fn plain(body: String, last: Vec<String>, fields: &'static [&'static str], json: Value) -> Answer {
     Answer {
-        plain: Some(Plain { body, last, fields }),
+        plain: Some(Plain {
+            body,
+            last,
+            fields,
+            is_marked: false,
+        }),
         json: Some(json),
         keeps_tail: true,
         ..Answer::default()
@@ -196,7 +201,11 @@ fn foreground(result: &JobResult, timeout: u64) -> Answer {
         json["exitCode"] = code.into();
         last.push(format!("[exit code: {code}]"));
     }
-    plain(body, last, &["stdout", "stderr"], json)
+    let mut answer = plain(body, last, &["stdout", "stderr"], json);
+    if let Some(plain) = &mut answer.plain {
+        plain.is_marked = truncated;
+    }
+    answer
 }
 
 /// An id as this set writes it, or as all others do, to the short one.
@@ -341,10 +350,18 @@ async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> 
             shells::await_input(&call.client, &row.process_id, For::Exit, Some(timeout)).await;
         row = waited.map_err(|e| call.fault(&row.id, &e))?.row;
     }
-    let since = call.front.cursor(&row.process_id);
+    // What a sub-agent has said in all is told from its beginning, and again to who asks again.
+    let is_final = row.kind == Kind::Agent && row.is_over();
+    let reader = match is_final {
+        true => format!("{} in all", row.process_id),
+        false => row.process_id.clone(),
+    };
+    let since = call.front.cursor(&reader);
     let page = text::page_from(&call.client, &row, since, call.front.page).await;
     let page = page.map_err(|e| call.fault(&row.id, &e))?;
-    call.front.set_cursor(&row.process_id, page.next);
+    let is_told = is_final && page.next >= page.end;
+    let next = if is_told { 0 } else { page.next };
+    call.front.set_cursor(&reader, next);
     let mut last = Vec::new();
     if page.lost > 0 {
         last.push(format!("[{} bytes before this are lost]", page.lost));
