@@ -1,6 +1,8 @@
 //! The set `dsh`: bash, background jobs and terminals under the names, fields and last lines of another harness. Unknown
 //! arguments are ignored, as there.
 
+use std::sync::Arc;
+
 use ostler_proto::id;
 use ostler_proto::job::{JobResult, Kind, Outcome, Row, State};
 use ostler_proto::limits;
@@ -179,7 +181,7 @@ fn foreground(result: &JobResult, timeout: u64) -> Answer {
     let mut last = Vec::new();
     let mut json = json!({"kind": "foreground", "stdout": stdout, "stderr": stderr});
     if truncated {
-        let path = row.output.spill.as_deref();
+        let path = status::whole_output(row);
         json["truncated"] = true.into();
         if let Some(path) = path {
             json["outputPath"] = path.into();
@@ -285,10 +287,14 @@ fn status_of(row: &Row) -> (&'static str, Option<String>) {
             ("completed", code.or(reason))
         }
         Outcome::Signaled => ("killed", row.signal.as_ref().map(|s| format!("signal {s}"))),
-        Outcome::Stopped | Outcome::IdleReaped => {
+        Outcome::Stopped => {
             let reason = row.outcome_detail.as_ref().and_then(|d| d.reason.clone());
             ("killed", reason)
         }
+        Outcome::IdleReaped => (
+            "killed",
+            Some(format!("{} without use", status::unused(row))),
+        ),
         Outcome::TimedOut => ("killed", Some("timed out".into())),
         Outcome::OutputLimit => ("killed", Some("output limit".into())),
         Outcome::SpawnFailed => ("failed", row.spawn_error.as_ref().map(status::spawn_error)),
@@ -365,6 +371,7 @@ async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> 
     let mut last = Vec::new();
     if page.lost > 0 {
         last.push(format!("[{} bytes before this are lost]", page.lost));
+        last.extend(status::not_kept(&row).map(|why| format!("[{why}]")));
     }
     if page.output.is_empty() {
         last.push("[no new output]".into());
@@ -518,6 +525,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
             format!("{} has exited: {}.", DSH.shown(&row.id), status_line(&row)),
         ));
     }
+    shells::check_open(&row, call)?;
     call.watch(&row);
     let ask = Send {
         id: row.process_id.clone(),
@@ -538,6 +546,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         let Some(job) = sent.job else {
             return Err(Fault::new("internal", "no job stands for what was sent"));
         };
+        hold_line(call, &row, &job, text);
         return Ok(started(&job));
     }
     let (came, sent) = shells::send(call, &row, ask).await.map_err(active)?;
@@ -558,6 +567,21 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         plain(sent.text, last, &["viewport"], json),
         &came.row,
     ))
+}
+
+/// What was sent in the background is what runs in the terminal until its job ends, which is noticed as that of a job.
+fn hold_line(call: &Call<'_>, shell: &Row, job: &Row, text: &str) {
+    let typed = words::one_line(text.trim_end());
+    let line = call
+        .front
+        .begin_line(&shell.process_id, &typed, shell.output.end);
+    let (client, front) = (call.client.clone(), Arc::clone(call.front));
+    let (shell, job) = (shell.process_id.clone(), job.process_id.clone());
+    tokio::spawn(async move {
+        // Without a supervisor nothing runs either.
+        let _ = shells::await_input(&client, &job, For::Exit, None).await;
+        front.end_line(&shell, &line);
+    });
 }
 
 /// `running`; `exited`, and how.
@@ -626,13 +650,23 @@ async fn signal(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
             SIGNALS.join(", ")
         )));
     }
+    if row.state == State::Stopping {
+        shells::check_open(&row, call)?;
+    }
     let ask = SignalJob {
         session: None,
         id: row.process_id.clone(),
         signal: signal.to_owned(),
     };
     let sent = call.client.call::<JobSignal>(ask).await;
-    let group = sent.map_err(|e| call.fault(&row.id, &e))?.group;
+    let refused = |fault: Fault| match fault.kind {
+        "no_group" if signal == "SIGKILL" => {
+            let words = format!("{} terminal_close ends it whole.", fault.words);
+            Fault { words, ..fault }
+        }
+        _ => fault,
+    };
+    let group = sent.map_err(|e| refused(call.fault(&row.id, &e)))?.group;
     let line = format!("[{signal} sent to group {group}]");
     let json = json!({"delivered": true, "targetPgid": group});
     Ok(plain(String::new(), vec![line], &[], json))
