@@ -569,7 +569,7 @@ fn an_epoch_job_that_printed_too_much_is_marked_in_the_background_too() {
     });
 }
 
-/// Whichever of the two a tool of that name is in its set, what a job printed to its end is known then.
+/// I5: what a job printed to its end is known to who read it.
 #[test]
 fn what_was_read_to_its_end_needs_no_notice_in_any_set() {
     in_empty_house(async |house| {
@@ -671,6 +671,7 @@ fn a_wait_above_the_bound_is_cut_to_it_in_every_set() {
     });
 }
 
+/// 004, `submit`.
 #[test]
 fn a_dsh_terminal_is_given_enter_unless_that_is_not_wanted() {
     in_empty_house(async |house| {
@@ -692,6 +693,7 @@ fn a_dsh_terminal_is_given_enter_unless_that_is_not_wanted() {
     });
 }
 
+/// 004, line marker: the range of a page and the total.
 #[test]
 fn the_lines_of_a_dsh_terminal_are_paged_from_the_newest_and_counted() {
     in_empty_house(async |house| {
@@ -733,7 +735,7 @@ fn the_lines_of_a_dsh_terminal_are_paged_from_the_newest_and_counted() {
     });
 }
 
-/// Each owner has names of its own.
+/// 004, `DUPLICATE_NAME`: each owner has names of its own.
 #[test]
 fn a_name_of_a_dsh_terminal_is_unique_for_its_owner_alone() {
     in_empty_house(async |house| {
@@ -759,7 +761,7 @@ fn a_name_of_a_dsh_terminal_is_unique_for_its_owner_alone() {
     });
 }
 
-/// Two doors, one room.
+/// 003, `task_stop` on a shell: identical to `shell_close`.
 #[test]
 fn epoch_stops_a_shell_as_it_closes_it() {
     in_empty_house(async |house| {

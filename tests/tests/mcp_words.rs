@@ -22,6 +22,7 @@ fn fixed(text: &str) -> String {
         (r"/tmp/o\w{6}/h/artifacts/\w+/proc_\w+\.log", "LOG"),
         (r"/tmp/o\w{6}/", "BASE/"),
         (r"\bproc_\w+", "PROC"),
+        (r"\bsince \d\d:\d\d", "since HH:MM"),
         (r"\bgroup \d+", "group G"),
         (r"\S*/bash\b", "bash"),
         (r"\bpid \d+", "pid P"),
@@ -1067,6 +1068,50 @@ fn the_words_for_a_shell_that_was_reaped() {
                     .await;
                 }
             }
+            wrong.extend(of.wrong);
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    });
+}
+
+/// Tools 4, `held`: a person sits before the terminal, and what can be done meanwhile is named by tools that take it.
+#[test]
+fn the_words_for_a_terminal_that_somebody_holds() {
+    in_empty_house(async |house| {
+        house.start();
+        let desk = house.desk();
+        desk.shell("sh").await;
+        let mut person = house.wire().await;
+        person.attach(&house.folders().owner_key(), "x").await;
+        let sit = json!({
+            "id": "s1", "partialResultToken": 1, "rows": 24, "cols": 80, "take": true, "by": "the user"
+        });
+        person.ask("job/attach", sit).await;
+        // Its screen comes first: it sits there then.
+        person.read().await.expect("a screen");
+        let mut wrong = Vec::new();
+        for (set, tool, arguments, words) in [
+            (
+                "compact",
+                "input",
+                json!({"id": "s1", "text": "x\n"}),
+                "held: s1 is held by the user since HH:MM. Wait, or read it: output id=s1.",
+            ),
+            (
+                "epoch",
+                "shell_send",
+                json!({"id": "s1", "input": "x\n"}),
+                "held: s1 is held by the user since HH:MM. Wait, or read it: task_output id=s1.",
+            ),
+            (
+                "dsh",
+                "terminal_send",
+                json!({"sessionId": "pty-1", "text": "x"}),
+                "held: pty-1 is held by the user since HH:MM. Wait, or read it: terminal_read sessionId=pty-1.",
+            ),
+        ] {
+            let mut of = Words::new(house, &["--session", "x", "--tools", set]).await;
+            of.says(tool, arguments, words).await;
             wrong.extend(of.wrong);
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
