@@ -1,7 +1,8 @@
 //! Promise: the tools of the set `compact` do what their four descriptions say, and say it in text and in JSON alike.
 
+use ostler_proto::methods::For;
 use ostler_tests::mcp::Outcome;
-use ostler_tests::{House, Mcp, in_empty_house, installed, puppet};
+use ostler_tests::{House, Mcp, PATIENCE, in_empty_house, installed, puppet, within};
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -447,6 +448,39 @@ fn a_line_that_outlives_its_call_is_announced_like_a_job() {
             "{}",
             told.text
         );
+    });
+}
+
+/// The end of a line was forgotten when the next one ended; what runs was named by one that had ended.
+#[test]
+fn the_end_of_a_line_is_told_although_another_one_ends_before_that() {
+    in_empty_house(async |house| {
+        let mut mcp = Mcp::legacy(house, &["--session", "x"]).await;
+        mcp.good("run", json!({"command": "", "shell": "new"}))
+            .await;
+        let fifo = house.fifo("go");
+        let first = format!("{} await {fifo} , exit 3", puppet());
+        let first = json!({"command": first, "shell": "s1", "wait_s": 0.3});
+        let told = mcp.good("run", first).await;
+        assert!(told.text.starts_with("[s1 busy"), "{}", told.text);
+        house.open(&fifo).await;
+        house.desk().wait_for("s1", For::Prompt).await;
+        // It is told with the second one, or, where that was faster, behind it: once.
+        let second = json!({"command": "(exit 4)", "shell": "s1"});
+        let mut all = mcp.good("run", second).await.text;
+        assert!(
+            timeless(&all).ends_with("[s1 at prompt; exit 4 in N]"),
+            "{all}"
+        );
+        let told = |all: &str| all.matches("[notice: s1 command exited 3 in ").count();
+        let soon = async {
+            while told(&all) == 0 {
+                all += &mcp.good("output", json!({})).await.text;
+            }
+        };
+        within(PATIENCE, "the notice of the first line", soon).await;
+        all += &mcp.good("output", json!({})).await.text;
+        assert_eq!(told(&all), 1, "{all}");
     });
 }
 

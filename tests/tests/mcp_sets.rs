@@ -568,3 +568,217 @@ fn an_epoch_job_that_printed_too_much_is_marked_in_the_background_too() {
         }
     });
 }
+
+/// I5: what a job printed to its end is known to who read it.
+#[test]
+fn what_was_read_to_its_end_needs_no_notice_in_any_set() {
+    in_empty_house(async |house| {
+        for set in ["compact", "epoch", "dsh"] {
+            let args = ["--session", set, "--tools", set];
+            let mut mcp = Mcp::legacy(house, &args).await;
+            let fifo = house.fifo(set);
+            let steps = line(&format!("await {fifo} , say done , exit 3"));
+            let (start, arguments) = match set {
+                "compact" => ("run", json!({"command": steps, "wait_s": 0})),
+                "epoch" => ("terminal", json!({"command": steps, "background": true})),
+                _ => {
+                    let command =
+                        json!({"command": steps, "description": "x", "run_in_background": true});
+                    ("bash", command)
+                }
+            };
+            mcp.good(start, arguments).await;
+            house.open(&fifo).await;
+            // Somebody else sees its end first.
+            house.cli(&["wait", &format!("{set}/t1")]);
+            let (read, arguments, list) = match set {
+                "compact" => ("output", json!({"id": "t1"}), "output"),
+                "epoch" => ("task_output", json!({"id": "t1"}), "task_list"),
+                _ => ("job_output", json!({"job_id": "bash-1"}), "job_list"),
+            };
+            let told = mcp.good(read, arguments).await;
+            assert!(told.text.starts_with("done\n"), "{set}: {}", told.text);
+            assert!(!told.text.contains("notice"), "{set}: {}", told.text);
+            // Twice: what the first of them confirmed cannot come with the second.
+            for _ in 0..2 {
+                let after = mcp.good(list, json!({})).await;
+                assert!(!after.text.contains("notice"), "{set}: {}", after.text);
+            }
+        }
+    });
+}
+
+/// A client that asks for more than a call may take is not refused, and told how long it was.
+#[test]
+fn a_wait_above_the_bound_is_cut_to_it_in_every_set() {
+    in_empty_house(async |house| {
+        let long = 1_000_000_000;
+        for set in ["compact", "epoch", "dsh"] {
+            let args = ["--tools", set, "--session", set, "--max-wait", "1"];
+            let mut mcp = Mcp::legacy(house, &args).await;
+            let calls = match set {
+                "compact" => vec![
+                    (
+                        "run",
+                        json!({"command": line("sleep"), "wait_s": long}),
+                        "[t1 running N; next: output id=t1 since=0]",
+                    ),
+                    (
+                        "output",
+                        json!({"id": "t1", "wait_s": long}),
+                        "[t1 running N; waited N; next: output id=t1 since=0]",
+                    ),
+                    (
+                        "output",
+                        json!({"id": "t1", "until": "text=never", "wait_s": long}),
+                        "[t1 running N; waited N for text; next: output id=t1 since=0]",
+                    ),
+                ],
+                "epoch" => vec![
+                    (
+                        "terminal",
+                        json!({"command": line("sleep"), "background": true}),
+                        "[t1 started; read it: task_output id=t1; end it: task_stop id=t1]",
+                    ),
+                    (
+                        "task_wait",
+                        json!({"id": "t1", "timeoutMs": long}),
+                        "[t1 still running N; the wait is over, the job goes on]",
+                    ),
+                ],
+                _ => vec![
+                    (
+                        "bash",
+                        json!({"command": line("sleep"), "description": "x", "timeoutMs": long}),
+                        "[started background job bash-1; collect it with job_output, end it with job_kill]",
+                    ),
+                    (
+                        "job_output",
+                        json!({"job_id": "bash-1", "wait": true, "timeout_ms": long}),
+                        "[bash-1 status: running]",
+                    ),
+                ],
+            };
+            for (tool, arguments, status) in calls {
+                let begun = std::time::Instant::now();
+                let told = mcp.good(tool, arguments).await;
+                // What was waited is told as the bound that it was cut to.
+                let told = last(&told).replace("waited 1s", "waited N");
+                assert_eq!(told, status);
+                assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+            }
+        }
+    });
+}
+
+/// 004, `submit`.
+#[test]
+fn a_dsh_terminal_is_given_enter_unless_that_is_not_wanted() {
+    in_empty_house(async |house| {
+        let mut mcp = dsh(house).await;
+        mcp.good("terminal_open", json!({"type": "shell"})).await;
+        let typed = json!({"sessionId": "pty-1", "text": "echo $((6*7))", "submit": false});
+        let told = mcp.good("terminal_send", typed).await;
+        let json = told.json.unwrap();
+        let viewport = json["viewport"].as_str().unwrap();
+        assert!(viewport.contains("echo $((6*7))"), "{json}");
+        assert!(!viewport.contains("42"), "{json}");
+        let entered = json!({"sessionId": "pty-1", "text": ""});
+        let told = mcp.good("terminal_send", entered).await;
+        assert!(told.text.contains("42\n"), "{}", told.text);
+        // A line end of its own is as good.
+        let with_end = json!({"sessionId": "pty-1", "text": "echo $((6*8))\n", "submit": false});
+        let told = mcp.good("terminal_send", with_end).await;
+        assert!(told.text.contains("48\n"), "{}", told.text);
+    });
+}
+
+/// 004, line marker: the range of a page and the total.
+#[test]
+fn the_lines_of_a_dsh_terminal_are_paged_from_the_newest_and_counted() {
+    in_empty_house(async |house| {
+        let mut mcp = dsh(house).await;
+        mcp.good("terminal_open", json!({"type": "shell"})).await;
+        let seq = json!({"sessionId": "pty-1", "text": "seq 101 130"});
+        mcp.good("terminal_send", seq).await;
+        let all = mcp
+            .good("terminal_read", json!({"sessionId": "pty-1"}))
+            .await;
+        let all = all.json.unwrap();
+        let total = all["totalLines"].as_u64().unwrap();
+        // The line that was typed, what it printed, and the prompt.
+        assert_eq!((total, &all["truncated"]), (32, &json!(false)), "{all}");
+        assert_eq!(
+            (&all["lineBegin"], &all["lineEnd"]),
+            (&json!(0), &json!(32))
+        );
+        let (mut pages, mut offset) = (Vec::new(), 0);
+        while offset < total {
+            let ask = json!({"sessionId": "pty-1", "offset": offset, "count": 10});
+            let told = mcp.good("terminal_read", ask).await;
+            let json = told.json.clone().unwrap();
+            let end = json["lineEnd"].as_u64().unwrap();
+            let last = format!("[lines {offset} to {end} of 32 from the newest]");
+            assert_eq!(told.status(), last);
+            assert_eq!(
+                (&json["lineBegin"], &json["totalLines"]),
+                (&json!(offset), &json!(32))
+            );
+            assert_eq!(json["truncated"], end < total);
+            pages.push(json["text"].as_str().unwrap().to_owned());
+            offset = end;
+        }
+        assert_eq!(pages.len(), 4);
+        pages.reverse();
+        assert_eq!(pages.join("\n"), all["text"].as_str().unwrap());
+        assert!(pages[1].starts_with("102\n103\n"), "{pages:?}");
+    });
+}
+
+/// 004, `DUPLICATE_NAME`: each owner has names of its own.
+#[test]
+fn a_name_of_a_dsh_terminal_is_unique_for_its_owner_alone() {
+    in_empty_house(async |house| {
+        let main = json!({"type": "shell", "name": "main"});
+        let mut one = Mcp::named(house, "one", &["--tools", "dsh"]).await;
+        let mut two = Mcp::named(house, "two", &["--tools", "dsh"]).await;
+        for mcp in [&mut one, &mut two] {
+            let told = mcp.good("terminal_open", main.clone()).await;
+            assert_eq!(told.json.unwrap()["name"], "main");
+        }
+        // Of two that are asked for at once one is refused as well.
+        let twin = json!({"type": "shell", "name": "twin"});
+        let first = one.begin_call("terminal_open", twin.clone()).await;
+        let second = one.begin_call("terminal_open", twin).await;
+        let both = [one.result(first).await, one.result(second).await];
+        let refused: Vec<_> = both.iter().filter(|told| told.is_error).collect();
+        assert_eq!(refused.len(), 1, "{both:?}");
+        assert!(refused[0].text.starts_with("DUPLICATE_NAME: "), "{both:?}");
+        // It is free when its terminal is closed.
+        one.good("terminal_close", json!({"sessionId": "pty-1"}))
+            .await;
+        one.good("terminal_open", main).await;
+    });
+}
+
+/// 003, `task_stop` on a shell: identical to `shell_close`.
+#[test]
+fn epoch_stops_a_shell_as_it_closes_it() {
+    in_empty_house(async |house| {
+        let mut mcp = epoch(house).await;
+        let mut told = Vec::new();
+        for (tool, id) in [("task_stop", "s1"), ("shell_close", "s2")] {
+            mcp.good("shell_open", json!({})).await;
+            let ended = mcp.good(tool, json!({"id": id})).await;
+            let json = ended.json.unwrap().to_string();
+            told.push((ended.text.replace(id, "S"), json.replace(id, "S")));
+            // Neither leaves a record, and both say so twice.
+            assert_eq!(mcp.good("task_list", json!({})).await.text, "[no jobs]");
+            let again = mcp.bad(tool, json!({"id": id})).await;
+            let gone = format!("gone: {id} was released. task_list lists what is kept.");
+            assert_eq!(again, gone);
+        }
+        assert_eq!(told[0], told[1]);
+        assert_eq!(told[0].0, "[S closed; 1 process ended]");
+    });
+}

@@ -18,6 +18,7 @@ use ostler_tests::house::files_below;
 use ostler_tests::{
     Desk, Mount, PATIENCE, command, in_empty_house, in_house, pattern, process, script, within,
 };
+use serde_json::json;
 
 fn without_spill(start: Start) -> Start {
     Start {
@@ -886,6 +887,37 @@ fn a_read_that_waits_answers_with_the_first_byte() {
             "time over is no error"
         );
         assert_eq!(desk.get(&row.id).await.row.state, State::Running);
+    });
+}
+
+/// J8: it does not wait for its time to pass, nor look from time to time.
+#[test]
+fn a_long_poll_answers_soon_after_the_output_and_not_at_the_end_of_its_time() {
+    in_house(async |house| {
+        let fifo = house.fifo("go");
+        let desk = house.desk();
+        let row = desk
+            .start(script(&format!("await {fifo} , nap 200 , say now , sleep")))
+            .await;
+        let read = Read {
+            id: row.id.clone(),
+            since: Some(0),
+            wait_ms: Some(1_000),
+            ..Read::default()
+        };
+        // The read is under way before the time begins that the output takes.
+        let mut wire = house.wire().await;
+        wire.attach(&house.folders().owner_key(), "x").await;
+        let begun = Instant::now();
+        let asked = wire.ask("job/read", json!(read)).await;
+        house.open(&fifo).await;
+        let answer = wire.answer(asked).await;
+        let took = begun.elapsed();
+        assert_eq!(answer["result"]["text"], "now\n", "{answer}");
+        assert!(
+            (Duration::from_millis(200)..Duration::from_millis(900)).contains(&took),
+            "{took:?}"
+        );
     });
 }
 

@@ -455,6 +455,40 @@ fn a_wait_for_input_tells_a_question_and_the_end_of_who_asks() {
     });
 }
 
+/// The shell itself is in front while it works, and its last prompt is older than that.
+#[test]
+fn a_wait_for_the_prompt_is_not_met_by_the_one_before_what_was_typed() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for program in ["sh", "bash"] {
+            let id = desk.shell(program).await;
+            let go = house.path(&format!("go-{program}"));
+            let send = Send {
+                id: id.clone(),
+                text: format!("while ! [ -e {go} ]; do :; done; (exit 3)\n"),
+                timeout_ms: Some(300),
+                ..Send::default()
+            };
+            let sent = desk.must::<ShellSend>(send).await;
+            assert_eq!(sent.reason, Reason::WaitOver, "{program}: {sent:?}");
+            for what in [For::Prompt, For::Input] {
+                let wait = Wait {
+                    ids: vec![id.clone()],
+                    what,
+                    timeout_ms: Some(500),
+                    ..Wait::default()
+                };
+                let waited = desk.must::<JobWait>(wait).await;
+                assert!(waited.timed_out, "{program}: {waited:?}");
+            }
+            std::fs::write(&go, "").unwrap();
+            let told = desk.wait_for(&id, For::Prompt).await;
+            let told = (told.reason, told.exit_code);
+            assert_eq!(told, (Reason::Prompt, Some(3)), "{program}");
+        }
+    });
+}
+
 #[test]
 fn a_wait_for_the_prompt_passes_over_questions_and_keeps_nobody_from_answering_them() {
     in_house(async |house| {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ostler::follow::Event;
-use ostler_proto::job::State;
+use ostler_proto::job::{Row, State};
 use ostler_proto::methods::{
     self, AdoptSession, CloseSession, Happened, JobRelease, Notices, OpenSession, ReadNotices,
     RenameSession, SessionAdopt, SessionClose, SessionNotices, SessionRename, SessionWatch, Target,
@@ -15,7 +15,8 @@ use ostler_proto::methods::{
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_tests::house::{House, in_house};
-use ostler_tests::{Desk, PATIENCE, desk::script, within};
+use ostler_tests::wire::framed;
+use ostler_tests::{Desk, PATIENCE, Wire, desk::script, within};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -341,6 +342,134 @@ fn no_event_and_no_notice_is_lost_or_told_twice_while_sessions_move() {
                 }
             }
         }
+    });
+}
+
+/// What a list showed, and the numbers of the last events before it was asked for and behind its answer.
+struct Look {
+    before: u64,
+    states: BTreeMap<String, State>,
+    behind: u64,
+}
+
+/// A connection that lists, and asks for the number of the newest event.
+struct Looker {
+    wire: Wire,
+    newest: u64,
+}
+
+impl Looker {
+    async fn new(house: &House) -> Self {
+        let mut wire = house.wire().await;
+        wire.attach(&house.folders().owner_key(), "x").await;
+        let mut looker = Self { wire, newest: 0 };
+        looker.newest = looker.number().await;
+        looker
+    }
+
+    /// A watch says first behind which event it begins.
+    async fn number(&mut self) -> u64 {
+        let ask = json!({ "partialResultToken": "number" });
+        let asked = self.wire.ask("session/watch", ask).await;
+        let number = loop {
+            let message = self.wire.read().await.expect("the watch begins");
+            if message["method"] == "$/progress" {
+                break message["params"]["value"]["event"]["seq"].as_u64();
+            }
+        };
+        let cancel =
+            json!({ "jsonrpc": "2.0", "method": "$/cancelRequest", "params": { "id": asked } });
+        self.wire.send(&framed(&cancel)).await;
+        self.wire.answer(asked).await;
+        number.expect("every event has a number")
+    }
+
+    async fn look(&mut self) -> Look {
+        let before = self.newest;
+        let listed = self.wire.call("job/list", json!({})).await;
+        let rows = listed["result"]["jobs"].as_array().expect("a list").clone();
+        let of = |row: Row| (row.process_id, row.state);
+        let rows = rows
+            .into_iter()
+            .map(|row| of(serde_json::from_value(row).unwrap()));
+        let states = rows.collect();
+        self.newest = self.number().await;
+        Look {
+            before,
+            states,
+            behind: self.newest,
+        }
+    }
+}
+
+/// I14: what a list shows has been announced, what was announced is listed, and what is not listed any more had its last
+/// word: one connection watches, another one lists, a third one works.
+#[test]
+fn a_job_is_announced_before_it_is_listed_and_has_its_last_word_before_it_is_not() {
+    in_house(async |house| {
+        let desk = house.desk_of(named("x"));
+        desk.list().await;
+        let watcher = Watcher::new(house.desk_of(named("x")), WatchSession::default()).await;
+        let mut looker = Looker::new(house).await;
+        let working = async {
+            for _ in 0..40 {
+                let row = desk.start(script("say hello , exit 3")).await;
+                desk.wait(&row.id).await;
+                release(&desk, &row.id).await;
+            }
+        };
+        let mut looks = Vec::new();
+        let looking = async {
+            loop {
+                looks.push(looker.look().await);
+            }
+        };
+        tokio::select! {
+            () = working => {}
+            () = looking => {}
+        }
+        looks.push(Looker::new(house).await.look().await);
+        desk.must::<SessionClose>(CloseSession::default()).await;
+        let events = watcher.end().await;
+        let number = |job: &str, what: Happened| {
+            let is = |e: &&methods::Event| {
+                e.what == what && e.row.as_ref().is_some_and(|row| row.process_id == job)
+            };
+            let event = events.iter().find(is);
+            event.unwrap_or_else(|| panic!("no {what:?} of {job}")).seq
+        };
+        let all: BTreeSet<&String> = events
+            .iter()
+            .filter_map(|e| Some(&e.row.as_ref()?.process_id))
+            .collect();
+        assert_eq!(all.len(), 40);
+        let mut listed = BTreeSet::new();
+        for look in &looks {
+            for job in &all {
+                let [starting, exited, removed] =
+                    [Happened::Starting, Happened::Exited, Happened::Removed]
+                        .map(|what| number(job, what));
+                assert!(starting < exited && exited < removed, "{job}");
+                match look.states.get(*job) {
+                    Some(state) => {
+                        listed.insert(*job);
+                        assert!(
+                            starting <= look.behind,
+                            "{job} is listed before it is announced"
+                        );
+                        assert!(look.before < removed, "{job} is listed when it is gone");
+                        if *state == State::Exited {
+                            assert!(exited <= look.behind, "{job} has ended before that is told");
+                        }
+                    }
+                    None => assert!(
+                        look.before < starting || removed <= look.behind,
+                        "{job} is announced, not gone, and not listed"
+                    ),
+                }
+            }
+        }
+        assert!(!listed.is_empty(), "{} looks saw nobody", looks.len());
     });
 }
 

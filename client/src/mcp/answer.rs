@@ -124,6 +124,21 @@ pub(crate) struct Plain {
     pub(crate) last: Vec<String>,
     /// Fields of the JSON that hold the body, or parts of it.
     pub(crate) fields: &'static [&'static str],
+    /// It is told already that something is left out, and where all of it is: a second mark would say less.
+    pub(crate) is_marked: bool,
+}
+
+impl Plain {
+    /// A text of it of at most so many bytes.
+    fn clipped(&self, text: &str, most: usize, keeps_tail: bool) -> String {
+        match (self.is_marked, keeps_tail) {
+            (false, _) => clipped(text, 0, most, keeps_tail),
+            (true, true) => {
+                text[text.ceil_char_boundary(text.len().saturating_sub(most))..].to_owned()
+            }
+            (true, false) => text[..text.floor_char_boundary(most)].to_owned(),
+        }
+    }
 }
 
 /// How much of an answer is told.
@@ -256,7 +271,7 @@ impl Answer {
             return out.text;
         }
         if let Some(plain) = &self.plain {
-            out.block(&clipped(&plain.body, 0, level.output, self.keeps_tail));
+            out.block(&plain.clipped(&plain.body, level.output, self.keeps_tail));
             self.notices_into(&mut out, level);
             plain.last.iter().for_each(|line| out.line(line));
             return out.text;
@@ -359,7 +374,7 @@ impl Answer {
         if let (Some(plain), Some(map)) = (&self.plain, json.as_object_mut()) {
             for field in plain.fields {
                 if let Some(serde_json::Value::String(text)) = map.get_mut(*field) {
-                    *text = clipped(text, 0, level.output, self.keeps_tail);
+                    *text = plain.clipped(text, level.output, self.keeps_tail);
                 }
             }
             if level.notices && !self.notices.is_empty() {

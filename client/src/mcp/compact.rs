@@ -708,7 +708,7 @@ async fn shell_block(
     if let Some(line) = line.as_ref().filter(|_| came.reason == Reason::Prompt) {
         // Its end is told here.
         call.front.end_line(&row.process_id, line);
-        call.front.ledger.forget_own(&row.process_id);
+        call.front.ledger.forget_own(line.serial);
     }
     if came.reason == Reason::Prompt && line.is_none() {
         // Nothing ran: the last line was told already.
@@ -757,7 +757,7 @@ async fn body(
     if page.from != since {
         block.since = Some(page.from);
     }
-    shells::put(block, page);
+    shells::put(block, row, page);
     Ok(())
 }
 
@@ -916,12 +916,12 @@ pub(crate) async fn list_row(call: &Call<'_>, row: &Row) -> Block {
         .iter()
         .fold(block.phrase.clone(), |l, f| l + "; " + f);
     block.phrase = words::cut(&format!("{facts}: {command}"), limits::mcp::COMPACT_ROW);
-    block.kind = match row.kind {
-        Kind::Command => Some("command"),
-        Kind::Shell => Some("shell"),
-        Kind::Agent => Some("agent"),
-        Kind::Send => None,
-    };
+    block.kind = Some(match row.kind {
+        Kind::Command => "command",
+        Kind::Shell => "shell",
+        Kind::Agent => "agent",
+        Kind::Send => "send",
+    });
     block.command = Some(words::cut(&command, limits::mcp::COMPACT_ROW));
     block.hint = None;
     block.note = None;
@@ -1079,7 +1079,9 @@ fn stopped(call: &Call<'_>, before: &Row, receipt: &Receipt) -> Block {
     if !receipt.already_finished {
         front.note_ended(&row.process_id, receipt.ended);
     }
-    if let Some(ended) = front.ended(&row.process_id) {
+    // A sub-agent that somebody speaks for has none.
+    let ended = front.ended(&row.process_id);
+    if let Some(ended) = ended.filter(|n| *n > 0 || row.kind != Kind::Agent) {
         block.facts = vec![format!("{} ended", words::processes(ended.into()))];
         block.note = Some(block.facts[0].clone());
     }

@@ -1,6 +1,8 @@
 //! The set `dsh`: bash, background jobs and terminals under the names, fields and last lines of another harness. Unknown
 //! arguments are ignored, as there.
 
+use std::sync::Arc;
+
 use ostler_proto::id;
 use ostler_proto::job::{JobResult, Kind, Outcome, Row, State};
 use ostler_proto::limits;
@@ -64,7 +66,12 @@ pub(crate) async fn call(
 /// An answer with last lines of its own.
 fn plain(body: String, last: Vec<String>, fields: &'static [&'static str], json: Value) -> Answer {
     Answer {
-        plain: Some(Plain { body, last, fields }),
+        plain: Some(Plain {
+            body,
+            last,
+            fields,
+            is_marked: false,
+        }),
         json: Some(json),
         keeps_tail: true,
         ..Answer::default()
@@ -174,7 +181,7 @@ fn foreground(result: &JobResult, timeout: u64) -> Answer {
     let mut last = Vec::new();
     let mut json = json!({"kind": "foreground", "stdout": stdout, "stderr": stderr});
     if truncated {
-        let path = row.output.spill.as_deref();
+        let path = status::whole_output(row);
         json["truncated"] = true.into();
         if let Some(path) = path {
             json["outputPath"] = path.into();
@@ -196,7 +203,11 @@ fn foreground(result: &JobResult, timeout: u64) -> Answer {
         json["exitCode"] = code.into();
         last.push(format!("[exit code: {code}]"));
     }
-    plain(body, last, &["stdout", "stderr"], json)
+    let mut answer = plain(body, last, &["stdout", "stderr"], json);
+    if let Some(plain) = &mut answer.plain {
+        plain.is_marked = truncated;
+    }
+    answer
 }
 
 /// An id as this set writes it, or as all others do, to the short one.
@@ -276,10 +287,14 @@ fn status_of(row: &Row) -> (&'static str, Option<String>) {
             ("completed", code.or(reason))
         }
         Outcome::Signaled => ("killed", row.signal.as_ref().map(|s| format!("signal {s}"))),
-        Outcome::Stopped | Outcome::IdleReaped => {
+        Outcome::Stopped => {
             let reason = row.outcome_detail.as_ref().and_then(|d| d.reason.clone());
             ("killed", reason)
         }
+        Outcome::IdleReaped => (
+            "killed",
+            Some(format!("{} without use", status::unused(row))),
+        ),
         Outcome::TimedOut => ("killed", Some("timed out".into())),
         Outcome::OutputLimit => ("killed", Some("output limit".into())),
         Outcome::SpawnFailed => ("failed", row.spawn_error.as_ref().map(status::spawn_error)),
@@ -341,13 +356,22 @@ async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> 
             shells::await_input(&call.client, &row.process_id, For::Exit, Some(timeout)).await;
         row = waited.map_err(|e| call.fault(&row.id, &e))?.row;
     }
-    let since = call.front.cursor(&row.process_id);
+    // What a sub-agent has said in all is told from its beginning, and again to who asks again.
+    let is_final = row.kind == Kind::Agent && row.is_over();
+    let reader = match is_final {
+        true => format!("{} in all", row.process_id),
+        false => row.process_id.clone(),
+    };
+    let since = call.front.cursor(&reader);
     let page = text::page_from(&call.client, &row, since, call.front.page).await;
     let page = page.map_err(|e| call.fault(&row.id, &e))?;
-    call.front.set_cursor(&row.process_id, page.next);
+    let is_told = is_final && page.next >= page.end;
+    let next = if is_told { 0 } else { page.next };
+    call.front.set_cursor(&reader, next);
     let mut last = Vec::new();
     if page.lost > 0 {
         last.push(format!("[{} bytes before this are lost]", page.lost));
+        last.extend(status::not_kept(&row).map(|why| format!("[{why}]")));
     }
     if page.output.is_empty() {
         last.push("[no new output]".into());
@@ -501,6 +525,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
             format!("{} has exited: {}.", DSH.shown(&row.id), status_line(&row)),
         ));
     }
+    shells::check_open(&row, call)?;
     call.watch(&row);
     let ask = Send {
         id: row.process_id.clone(),
@@ -521,6 +546,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         let Some(job) = sent.job else {
             return Err(Fault::new("internal", "no job stands for what was sent"));
         };
+        hold_line(call, &row, &job, text);
         return Ok(started(&job));
     }
     let (came, sent) = shells::send(call, &row, ask).await.map_err(active)?;
@@ -541,6 +567,21 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         plain(sent.text, last, &["viewport"], json),
         &came.row,
     ))
+}
+
+/// What was sent in the background is what runs in the terminal until its job ends, which is noticed as that of a job.
+fn hold_line(call: &Call<'_>, shell: &Row, job: &Row, text: &str) {
+    let typed = words::one_line(text.trim_end());
+    let line = call
+        .front
+        .begin_line(&shell.process_id, &typed, shell.output.end);
+    let (client, front) = (call.client.clone(), Arc::clone(call.front));
+    let (shell, job) = (shell.process_id.clone(), job.process_id.clone());
+    tokio::spawn(async move {
+        // Without a supervisor nothing runs either.
+        let _ = shells::await_input(&client, &job, For::Exit, None).await;
+        front.end_line(&shell, &line);
+    });
 }
 
 /// `running`; `exited`, and how.
@@ -609,13 +650,23 @@ async fn signal(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
             SIGNALS.join(", ")
         )));
     }
+    if row.state == State::Stopping {
+        shells::check_open(&row, call)?;
+    }
     let ask = SignalJob {
         session: None,
         id: row.process_id.clone(),
         signal: signal.to_owned(),
     };
     let sent = call.client.call::<JobSignal>(ask).await;
-    let group = sent.map_err(|e| call.fault(&row.id, &e))?.group;
+    let refused = |fault: Fault| match fault.kind {
+        "no_group" if signal == "SIGKILL" => {
+            let words = format!("{} terminal_close ends it whole.", fault.words);
+            Fault { words, ..fault }
+        }
+        _ => fault,
+    };
+    let group = sent.map_err(|e| refused(call.fault(&row.id, &e)))?.group;
     let line = format!("[{signal} sent to group {group}]");
     let json = json!({"delivered": true, "targetPgid": group});
     Ok(plain(String::new(), vec![line], &[], json))

@@ -148,7 +148,7 @@ async fn terminal(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
 fn finish(block: &mut Block, row: &Row) {
     mark_limit(block, row);
     if let Some(cut) = block.cut {
-        let rest = match &row.output.spill {
+        let rest = match status::whole_output(row) {
             Some(path) => format!("whole output: {path}"),
             None => format!("read on: task_output id={} since={}", row.id, block.head),
         };
@@ -238,7 +238,7 @@ fn add_page(block: &mut Block, row: &Row, since: Option<u64>, text: Text) {
     }
     let next = text.next;
     let is_empty = text.output.is_empty();
-    shells::put(block, text);
+    shells::put(block, row, text);
     if is_empty {
         let words = match since {
             _ if row.is_over() && row.output.end == 0 => "no retained output",

@@ -44,13 +44,14 @@ impl Fault {
 
     /// There is nothing to type at. What to do about that depends on what it is, which its id tells.
     pub(crate) fn no_terminal(id: &str, names: Names) -> Self {
+        let shown = names.shown(id);
         let words = match id.as_bytes().first() {
             Some(b'a') => format!(
-                "{id} is a sub-agent and takes no input. Read it: {}{id}.",
-                names.read
+                "{shown} is a sub-agent and takes no input. Read it: {}.",
+                names.read(id)
             ),
-            Some(b'x') => format!("{id} has no terminal of its own: its shell has."),
-            _ => format!("{id} has no terminal. {}", names.terminal),
+            Some(b'x') => format!("{shown} has no terminal of its own: its shell has."),
+            _ => format!("{shown} has no terminal. {}", names.terminal),
         };
         Self::new("no_input", words)
     }
@@ -111,19 +112,20 @@ impl Fault {
 
     fn of_refusal(refusal: &Refusal, id: &str, names: Names) -> Self {
         let message = words::one_line(refusal.message.lines().next_back().unwrap_or_default());
+        let message = names.words(&message, id);
         match refusal.kind {
             RefusalKind::NotFound | RefusalKind::Ambiguous => Self::not_found(id, names),
             RefusalKind::Gone => Self::new(
                 "gone",
                 format!("{}. {} lists what is kept.", message, names.list),
             ),
-            RefusalKind::Limit => Self::new("limit", full(refusal)),
+            RefusalKind::Limit => Self::new("limit", full(refusal, names)),
             RefusalKind::Busy => Self::new("busy", format!("{message}.")),
             RefusalKind::Held => {
                 // Its own words name the holder and the time, behind the id.
                 Self::new(
                     "held",
-                    format!("{message}. Wait, or read it: {}{id}.", names.read),
+                    format!("{message}. Wait, or read it: {}.", names.read(id)),
                 )
             }
             RefusalKind::NoInput => Self::no_terminal(id, names),
@@ -151,7 +153,7 @@ impl Fault {
 }
 
 /// A full quota, with what fills it.
-fn full(refusal: &Refusal) -> String {
+fn full(refusal: &Refusal, names: Names) -> String {
     let rows = refusal.data.get("rows").cloned().unwrap_or_default();
     let rows: Vec<Row> = serde_json::from_value(rows).unwrap_or_default();
     let limit = refusal
@@ -167,7 +169,8 @@ fn full(refusal: &Refusal) -> String {
         _ => format!("{}: ", words::one_line(&refusal.message)),
     };
     for row in &rows {
-        text += &format!("{} {}; ", row.id, words::cut(&words::command(row), 60));
+        let command = words::cut(&words::command(row), 60);
+        text += &format!("{} {command}; ", names.shown(&row.id));
     }
     text + "stop one first."
 }

@@ -1,6 +1,6 @@
 //! What a front end knows all its life: its bounds, what its jobs inherit, and what it remembers of shells and stops.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,6 +51,8 @@ pub(crate) struct Front {
 #[derive(Default)]
 struct Memory {
     lines: HashMap<String, Line>,
+    /// Lines whose end no result has told and no notice either.
+    untold: HashSet<u64>,
     /// Processes that a stop has ended.
     ended: HashMap<String, u32>,
     /// Directory that a shell was last told to be in.
@@ -71,7 +73,8 @@ pub(crate) struct Line {
     pub(crate) took: Option<u64>,
     /// A result has told its end, or nobody needs to know.
     pub(crate) is_told: bool,
-    serial: u64,
+    /// Tells it from every other one.
+    pub(crate) serial: u64,
 }
 
 impl Front {
@@ -129,7 +132,9 @@ impl Front {
             is_told: false,
             serial: self.calls.fetch_add(1, Ordering::Relaxed),
         };
-        self.memory().lines.insert(shell.to_owned(), line.clone());
+        let mut memory = self.memory();
+        memory.untold.insert(line.serial);
+        memory.lines.insert(shell.to_owned(), line.clone());
         line
     }
 
@@ -145,10 +150,13 @@ impl Front {
     /// It was not taken: the one before is the last one.
     pub(crate) fn take_back(&self, shell: &str, before: Option<Line>) {
         let mut memory = self.memory();
-        match before {
+        let refused = match before {
             Some(line) => memory.lines.insert(shell.to_owned(), line),
             None => memory.lines.remove(shell),
         };
+        if let Some(line) = refused {
+            memory.untold.remove(&line.serial);
+        }
     }
 
     /// A line has ended just now, whoever will tell it.
@@ -171,9 +179,15 @@ impl Front {
         self.line(shell).filter(|line| !line.is_told)
     }
 
+    /// The last line of a shell if it runs, as far as anybody has seen.
+    pub(crate) fn open_line(&self, shell: &str) -> Option<Line> {
+        self.running_line(shell).filter(|line| line.took.is_none())
+    }
+
     /// Its end is told. False: it was already, or another line has begun.
     pub(crate) fn end_line(&self, shell: &str, line: &Line) -> bool {
         let mut memory = self.memory();
+        memory.untold.remove(&line.serial);
         match memory.lines.get_mut(shell) {
             Some(last) if last.serial == line.serial && !last.is_told => {
                 last.is_told = true;
@@ -183,10 +197,9 @@ impl Front {
         }
     }
 
-    /// Nobody has told the end of this line.
-    pub(crate) fn is_untold(&self, shell: &str, line: &Line) -> bool {
-        let last = self.running_line(shell);
-        last.is_some_and(|last| last.serial == line.serial)
+    /// The end of this line is to be noticed: nobody has told it, and no notice has yet.
+    pub(crate) fn takes_notice(&self, line: &Line) -> bool {
+        self.memory().untold.remove(&line.serial)
     }
 
     /// A shell is in this directory. Returns it if that is news.

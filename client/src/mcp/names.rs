@@ -5,7 +5,7 @@
 pub(crate) struct Names {
     /// Lists jobs.
     pub(crate) list: &'static str,
-    /// Reads a job; an id follows.
+    /// Reads a job; an id follows. Of any job: [`Names::read`].
     pub(crate) read: &'static str,
     /// Types into a job; an id follows.
     pub(crate) input: &'static str,
@@ -70,13 +70,32 @@ impl Names {
         format!("{long}{}", &id[1..])
     }
 
+    /// Words of the supervisor, which knows no long ids, about this job.
+    pub(crate) fn words(&self, text: &str, id: &str) -> String {
+        let shown = |word: &str| {
+            let rest = word.strip_prefix(id).filter(|_| !id.is_empty());
+            let rest = rest.filter(|rest| rest.chars().all(|c| c.is_ascii_punctuation()));
+            rest.map_or_else(|| word.to_owned(), |rest| self.shown(id) + rest)
+        };
+        text.split(' ').map(shown).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Reads this job, whatever it is.
+    pub(crate) fn read(&self, id: &str) -> String {
+        // With long ids a terminal is no job.
+        if self.is_long && id.starts_with('s') {
+            return self.wait(id);
+        }
+        format!("{}{}", self.read, self.shown(id))
+    }
+
     /// Waits for the end of what runs in this shell.
     pub(crate) fn wait(&self, id: &str) -> String {
-        format!("{}{id}{}", self.wait.0, self.wait.1)
+        format!("{}{}{}", self.wait.0, self.shown(id), self.wait.1)
     }
 
     /// Interrupts what runs in this shell.
     pub(crate) fn interrupt(&self, id: &str) -> String {
-        format!("{}{id}{}", self.interrupt.0, self.interrupt.1)
+        format!("{}{}{}", self.interrupt.0, self.shown(id), self.interrupt.1)
     }
 }

@@ -28,8 +28,8 @@ struct State {
     known: BTreeMap<u64, String>,
     written: BTreeSet<u64>,
     shown: HashSet<String>,
-    /// Ends that only this process knows of: of lines in shells.
-    own: BTreeMap<u64, (String, String)>,
+    /// Ends that only this process knows of: of lines in shells, by their serials.
+    own: BTreeMap<u64, (u64, String)>,
     next_own: u64,
     /// Lines that are told once, before the notices.
     once: Vec<String>,
@@ -69,16 +69,16 @@ impl Ledger {
     }
 
     /// An end that only this process knows of.
-    pub(crate) fn add_own(&self, shell: &str, text: String) {
+    pub(crate) fn add_own(&self, line: u64, text: String) {
         let mut state = self.lock();
         let number = state.next_own;
         state.next_own += 1;
-        state.own.insert(number, (shell.to_owned(), text));
+        state.own.insert(number, (line, text));
     }
 
-    /// A result tells the end of the line of this shell by itself.
-    pub(crate) fn forget_own(&self, shell: &str) {
-        self.lock().own.retain(|_, (of, _)| of != shell);
+    /// A result tells the end of this line by itself.
+    pub(crate) fn forget_own(&self, line: u64) {
+        self.lock().own.retain(|_, (of, _)| *of != line);
     }
 
     /// A line that the next result tells, once.

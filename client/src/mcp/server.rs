@@ -31,6 +31,7 @@ use super::session::{self, Open, Sessions};
 use super::status;
 use super::tasks::Tasks;
 use super::transport::{Prepared, key};
+use super::words;
 
 /// The server of one client. Calls that become tasks outlive their request, and hold it too.
 pub(crate) struct Server(pub(crate) Arc<Inner>);
@@ -95,7 +96,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if !self.set.has(&request.name) {
-            let words = format!("unknown tool: {}", request.name);
+            let name = words::one_line(&words::cut(&request.name, 60));
+            let words = format!("unknown tool: {name}");
             return Err(ErrorData::invalid_params(words, None));
         }
         let task_after = self

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler::{Client, Error};
-use ostler_proto::job::{Kind, Row};
+use ostler_proto::job::{Kind, Row, State};
 use ostler_proto::limits;
 use ostler_proto::methods::{
     For, JobScreen, JobStop, Reason, ShellExec, ShellOpen, Stop, Wait, WaitedJob,
@@ -122,19 +122,25 @@ impl Drop for Untold {
 
 /// A shell that is over answers no line; one that was ended for want of use says so.
 pub(crate) fn check_open(row: &Row, call: &Call<'_>) -> Result<(), Fault> {
-    let id = &row.id;
+    let names = call.front.names;
+    let id = names.shown(&row.id);
     if row.kind != Kind::Shell {
         return Err(Fault::argument(format!(
             "{id} is no shell: use s1, or new. Nothing was started."
         )));
     }
+    if row.state == State::Stopping {
+        return Err(Fault::new(
+            "closing",
+            format!("{id} is being closed. {} opens another.", names.open),
+        ));
+    }
     if !row.is_over() {
         return Ok(());
     }
-    let names = call.front.names;
     let why = match row.outcome {
         Some(ostler_proto::job::Outcome::IdleReaped) => {
-            format!("{id} was closed after 10 min without use")
+            format!("{id} was closed after {} without use", status::unused(row))
         }
         _ => format!("{id} has ended"),
     };
@@ -181,7 +187,7 @@ pub(crate) async fn exec(call: &Call<'_>, row: &Row, line: &str, wait: u64) -> R
 
 /// Types to whatever is in front, presses keys, and waits until it waits for more.
 pub(crate) async fn send(call: &Call<'_>, row: &Row, ask: Send) -> Result<(Came, Sent), Fault> {
-    let before = call.front.running_line(&row.process_id);
+    let before = call.front.open_line(&row.process_id);
     let ends = |text: &str| text.contains(['\n', '\r', '\x03', '\x04']);
     let half = before.is_none()
         && row.kind == Kind::Shell
@@ -217,7 +223,7 @@ fn end_or_announce(call: &Call<'_>, came: Came, line: &Line) -> Came {
         Reason::Prompt | Reason::Exit | Reason::EndedBefore => {
             call.front.end_line(shell, line);
             // An interrupted line has ended in two places at once.
-            call.front.ledger.forget_own(shell);
+            call.front.ledger.forget_own(line.serial);
         }
         _ if came.half => {
             call.front.end_line(shell, line);
@@ -239,18 +245,19 @@ fn announce(call: &Call<'_>, row: &Row, line: Line) {
         };
         front.saw_end(&shell, &line);
         // Whoever has asked for it in the meantime has its end already.
-        if waited.reason == Reason::Prompt && front.is_untold(&shell, &line) {
+        if waited.reason == Reason::Prompt && front.takes_notice(&line) {
             let code = waited
                 .exit_code
                 .map_or(String::new(), |c| format!(" exited {c}"));
             let took = u64::try_from(line.began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let told = format!(
-                "{id} command{code} in {}: {}; next: {}{id}",
+                "{} command{code} in {}: {}; next: {}",
+                front.names.shown(&id),
                 words::took(took),
                 words::cut(&words::one_line(&line.text), 60),
-                front.names.read,
+                front.names.read(&id),
             );
-            front.ledger.add_own(&shell, told);
+            front.ledger.add_own(line.serial, told);
         }
     });
 }
@@ -310,26 +317,26 @@ async fn refused(call: &Call<'_>, row: &Row, error: &Error) -> Fault {
     let names = call.front.names;
     match error {
         Error::Refused(refusal) if refusal.kind == RefusalKind::Busy => {
-            let id = &row.id;
-            let what = match call.front.running_line(&row.process_id) {
+            let (id, shown) = (&row.id, names.shown(&row.id));
+            let what = match call.front.open_line(&row.process_id) {
                 Some(line) => format!("{:?}", words::cut(&words::one_line(&line.text), 60)),
                 None => "a command".into(),
             };
             Fault::new(
                 "busy",
                 format!(
-                    "{id} still runs {what}. {} waits; {} interrupts.",
+                    "{shown} still runs {what}. {} waits; {} interrupts.",
                     names.wait(id),
                     names.interrupt(id)
                 ),
             )
         }
         Error::Refused(refusal) if refusal.kind == RefusalKind::NoInput => {
-            // It may have ended meanwhile.
+            // It may have ended meanwhile, or somebody may be ending it.
             match call.row(&row.id).await {
-                Ok(row) if row.is_over() && row.kind == Kind::Shell => check_open(&row, call)
+                Ok(row) if row.kind == Kind::Shell => check_open(&row, call)
                     .err()
-                    .unwrap_or_else(|| call.fault(&row.id, error)),
+                    .unwrap_or_else(|| Fault::no_terminal(&row.id, names)),
                 Ok(row) if row.is_over() => Fault::new(
                     "no_input",
                     format!(
@@ -355,7 +362,8 @@ pub(crate) fn block(call: &Call<'_>, came: &Came, wait: u64) -> Block {
     let id = &row.id;
     let is_shell = row.kind == Kind::Shell;
     block.why = why(came.reason);
-    if row.is_over() {
+    // Whatever its terminal says: somebody wants its end.
+    if row.is_over() || row.state == State::Stopping {
         return block;
     }
     match came.reason {
@@ -438,14 +446,15 @@ pub(crate) async fn add_output(
     share: Share,
 ) -> Result<(), Fault> {
     let text = text::share(&call.client, row, from, to, share).await;
-    put(block, text.map_err(|e| call.fault(&row.id, &e))?);
+    put(block, row, text.map_err(|e| call.fault(&row.id, &e))?);
     Ok(())
 }
 
 /// Puts an output into what is said of a job.
-pub(crate) fn put(block: &mut Block, text: Text) {
+pub(crate) fn put(block: &mut Block, row: &Row, text: Text) {
     if text.lost > 0 {
         block.lost = Some(text.lost);
+        block.markers.extend(status::not_kept(row));
     }
     if text.cut > 0 {
         block.cut = Some(text.cut);

@@ -1,6 +1,7 @@
 //! What is true of a job, as the status line and the fields of the JSON say it. Pure.
 
 use ostler_proto::job::{Kind, Outcome, Row, SpawnError, State};
+use ostler_proto::limits;
 
 use super::answer::Block;
 use super::words;
@@ -153,6 +154,31 @@ fn ended(row: &Row, outcome: Outcome) -> (String, Vec<String>) {
     (phrase, facts)
 }
 
+/// How long a job was left alone before it was ended for that: `10 min`.
+pub(crate) fn unused(row: &Row) -> String {
+    const MINUTE: u64 = 60_000;
+    let limit = row.outcome_detail.as_ref().and_then(|d| d.limit);
+    match limit.unwrap_or_else(limits::shell_idle) {
+        ms if ms.is_multiple_of(MINUTE) => format!("{} min", ms / MINUTE),
+        ms => words::limit(ms),
+    }
+}
+
+/// Why the output of a job cannot be had whole, if what left its buffer found no place.
+pub(crate) fn not_kept(row: &Row) -> Option<String> {
+    let why = row.output.spill_stopped.as_deref()?;
+    Some(format!(
+        "not all output could be kept: {}",
+        words::one_line(why)
+    ))
+}
+
+/// The file that has all output, if it does.
+pub(crate) fn whole_output(row: &Row) -> Option<&str> {
+    let path = row.output.spill.as_deref();
+    path.filter(|_| row.output.spill_stopped.is_none())
+}
+
 /// `no such file: foo`.
 pub(crate) fn spawn_error(error: &SpawnError) -> String {
     const ENOENT: i32 = 2;
@@ -195,7 +221,7 @@ pub(crate) fn notice(row: &Row, names: super::names::Names) -> String {
         Some(outcome) => ended(row, outcome),
         None => lives(row, &[], 0),
     };
-    format!("{id} {phrase}: {command}; next: {}{id}", names.read)
+    format!("{id} {phrase}: {command}; next: {}", names.read(&row.id))
 }
 
 #[cfg(test)]

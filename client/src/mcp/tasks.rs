@@ -8,6 +8,8 @@ use rmcp::ErrorData;
 use rmcp::model::{DetailedTask, GetTaskResult, JsonObject, Task, TaskPayload, TaskStatus};
 use tokio::task::AbortHandle;
 
+use super::words;
+
 /// What became of a call.
 #[derive(Debug)]
 enum State {
@@ -131,5 +133,6 @@ fn task(id: &str, entry: &Entry) -> Task {
 }
 
 fn unknown(id: &str) -> ErrorData {
+    let id = words::one_line(&words::cut(id, 60));
     ErrorData::invalid_params(format!("unknown task: {id}"), None)
 }

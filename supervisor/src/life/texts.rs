@@ -46,8 +46,14 @@ fn one(log: &Log, until: u64, filter: Filter) -> (String, bool, u64) {
         }
         span *= 8;
     };
+    if head.is_empty() && tail.is_empty() {
+        // Of the other stream all that is gone may have been: nothing is between nothing and nothing.
+        return (String::new(), true, replaced);
+    }
+    let gone = log.text(0, 1, filter, false).lost > 0;
+    let place = if gone { "is lost" } else { "is in the log" };
     (
-        format!("{head}\n[... the middle is in the log ...]\n{tail}"),
+        format!("{head}\n[... the middle {place} ...]\n{tail}"),
         true,
         replaced,
     )

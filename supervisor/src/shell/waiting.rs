@@ -166,6 +166,7 @@ impl Waiting<'_> {
                 .line
                 .as_ref()
                 .is_some_and(|l| l.is_done() || l.is_aborted());
+            let prompt = prompt.filter(|at| self.is_newest(*at, reading.done.as_ref()));
             return (prompt.is_some() && (over || reading.line.is_none()) && self.shell_in_front())
                 .then_some(Came::For(Reason::Prompt));
         }
@@ -178,6 +179,12 @@ impl Waiting<'_> {
         }
         let idle_at_prompt = prompt.is_some() && !self.has_begun(line) && silent >= NOT_TAKEN;
         (idle_at_prompt && self.shell_in_front()).then_some(Came::NotTaken)
+    }
+
+    /// Whoever only looks is not told of the prompt at which something was entered since: the shell itself is in front
+    /// while it works on that.
+    fn is_newest(&self, prompt: u64, done: Option<&Mark>) -> bool {
+        self.since > 0 || !self.talk.typed_since(prompt) || self.talk.is_half_typed(done)
     }
 
     /// What the kernel says, and how long the log may still belie it.
