@@ -45,10 +45,10 @@ pub(crate) fn listen(job: &Arc<Job>, scan: &mut Scan) {
     } = read(job, scan);
     let now = clock::mono();
     if title.is_some_and(|title| job.face.retitle(title, now)) {
-        job.tell(Happened::Title, None);
+        job.tell(Happened::Title);
     }
     if bell && job.face.ring(now) {
-        job.tell(Happened::Bell, None);
+        job.tell(Happened::Bell);
     }
     // Of a real terminal the answers come by themselves.
     if questions.is_empty() || job.desk.window().is_some() {

@@ -624,6 +624,15 @@ impl Lines {
     }
 }
 
+/// One job, and what to do next.
+pub(crate) fn single(block: Block) -> Answer {
+    Answer {
+        hint: block.hint.clone(),
+        blocks: vec![block],
+        ..Answer::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

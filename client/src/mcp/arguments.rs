@@ -6,6 +6,7 @@ use ostler_proto::id;
 use ostler_proto::limits;
 use serde_json::{Map, Value};
 
+use super::condition::Until;
 use super::fault::Fault;
 use super::words;
 
@@ -168,6 +169,17 @@ impl Arguments {
             Some(folder) => Ok(folder.to_owned()),
             None => Err(wrong(name, "is not UTF-8")),
         }
+    }
+
+    /// What a call waits for.
+    ///
+    /// # Errors
+    /// It is no condition.
+    pub(crate) fn until(&self) -> Result<Option<Until>, Fault> {
+        let wrong = |why| Fault::argument(format!("{why}. Nothing was started."));
+        self.text("until")?
+            .map(|text| Until::parse(text).map_err(wrong))
+            .transpose()
     }
 }
 

@@ -16,11 +16,12 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Plain};
 use super::arguments::Arguments;
-use super::compact::{Wanted, start_and_wait};
 use super::fault::Fault;
 use super::front::Call;
 use super::names::DSH;
+use super::run::{Wanted, start_and_wait};
 use super::shells::{self, Untold};
+use super::wait::wait_for;
 use super::{sandbox, status, text, words};
 
 /// Window of a terminal.
@@ -352,8 +353,7 @@ async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> 
     let timeout = time(args, "timeout_ms", limits::mcp::DSH_WAIT)?.min(call.max_wait);
     if args.flag("wait")?.unwrap_or(false) && !row.is_over() {
         call.watch(&row);
-        let waited =
-            shells::await_input(&call.client, &row.process_id, For::Exit, Some(timeout)).await;
+        let waited = wait_for(&call.client, &row.process_id, For::Exit, 0, Some(timeout)).await;
         row = waited.map_err(|e| call.fault(&row.id, &e))?.row;
     }
     // What a sub-agent has said in all is told from its beginning, and again to who asks again.
@@ -579,7 +579,7 @@ fn hold_line(call: &Call<'_>, shell: &Row, job: &Row, text: &str) {
     let (shell, job) = (shell.process_id.clone(), job.process_id.clone());
     tokio::spawn(async move {
         // Without a supervisor nothing runs either.
-        let _ = shells::await_input(&client, &job, For::Exit, None).await;
+        let _ = wait_for(&client, &job, For::Exit, 0, None).await;
         front.end_line(&shell, &line);
     });
 }

@@ -9,13 +9,15 @@ use ostler_proto::methods::{
 };
 use ostler_proto::shell::Send;
 
-use super::answer::{Answer, Block};
+use super::answer::{Answer, Block, single};
 use super::arguments::Arguments;
-use super::compact::{self, WINDOW, Wanted, is_bare_cd, single, start_and_wait, told_run};
 use super::fault::Fault;
 use super::front::{Call, ports};
+use super::run::{WINDOW, Wanted, is_bare_cd, start_and_wait, told_run};
 use super::shells::{self, Untold};
 use super::text::{self, Share, Text};
+use super::wait::wait_for;
+use super::{list, stop};
 use super::{sandbox, status, words};
 
 /// How much of a command's own result is shown.
@@ -52,7 +54,7 @@ pub(crate) async fn call(
         }
         "task_list" => {
             of(&[])?;
-            return compact::list(call).await;
+            return list::list(call).await;
         }
         "task_output" => {
             let args = of(&["id", "since"])?;
@@ -263,7 +265,7 @@ async fn wait(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         return Ok(single(block));
     }
     call.watch(&row);
-    let waited = shells::await_input(&call.client, &row.process_id, For::Exit, Some(timeout)).await;
+    let waited = wait_for(&call.client, &row.process_id, For::Exit, 0, Some(timeout)).await;
     let waited = waited.map_err(|e| call.fault(&row.id, &e))?;
     let row = &waited.row;
     let mut block = status::block(row, &[], super::now());
@@ -288,7 +290,7 @@ async fn wait(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
 /// Stops a job; a shell is closed, and its record goes.
 pub(crate) async fn stop(call: &Call<'_>, id: &str) -> Result<Answer, Fault> {
     let row = call.row(id).await?;
-    let mut answer = compact::stop(call, std::slice::from_ref(&row.process_id)).await?;
+    let mut answer = stop::stop(call, std::slice::from_ref(&row.process_id)).await?;
     if row.kind == Kind::Shell && !answer.is_error {
         let target = Target {
             session: None,
@@ -395,7 +397,7 @@ async fn shell_list(call: &Call<'_>) -> Result<Answer, Fault> {
     };
     let table = call.client.ask::<ShellList>(list).await;
     let shells = table.map_err(|e: Error| call.fault("", &e))?.shells;
-    let rows = shells.iter().map(|s| compact::list_row(call, &s.row));
+    let rows = shells.iter().map(|s| list::list_row(call, &s.row));
     let blocks: Vec<Block> = join_all(rows).await;
     let live: Vec<&str> = shells
         .iter()

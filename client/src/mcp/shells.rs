@@ -5,9 +5,7 @@ use std::sync::Arc;
 use ostler::{Client, Error};
 use ostler_proto::job::{Kind, Row, State};
 use ostler_proto::limits;
-use ostler_proto::methods::{
-    For, JobScreen, JobStop, Reason, ShellExec, ShellOpen, Stop, Wait, WaitedJob,
-};
+use ostler_proto::methods::{For, JobScreen, JobStop, Reason, ShellExec, ShellOpen, Stop};
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::Look;
 use ostler_proto::shell::{Exec, OpenShell, OpenedShell, Send, Sent};
@@ -17,6 +15,7 @@ use super::fault::Fault;
 use super::front::{Call, Front, Line, ports};
 use super::status;
 use super::text::{self, Share, Text};
+use super::wait::wait_for;
 use super::words;
 
 /// What came of a line or of typed text.
@@ -239,7 +238,7 @@ fn announce(call: &Call<'_>, row: &Row, line: Line) {
     let (client, front) = (call.client.clone(), Arc::clone(call.front));
     let (id, shell) = (row.id.clone(), row.process_id.clone());
     tokio::spawn(async move {
-        let waited = await_input(&client, &shell, For::Prompt, None).await;
+        let waited = wait_for(&client, &shell, For::Prompt, 0, None).await;
         let Ok(waited) = waited else {
             return;
         };
@@ -262,32 +261,13 @@ fn announce(call: &Call<'_>, row: &Row, line: Line) {
     });
 }
 
-/// Waits until a shell is at its prompt, or its terminal is waited for.
-pub(crate) async fn await_input(
-    client: &Client,
-    shell: &str,
-    what: For,
-    timeout_ms: Option<u64>,
-) -> Result<WaitedJob, Error> {
-    let wait = Wait {
-        ids: vec![shell.to_owned()],
-        what,
-        timeout_ms,
-        ..Wait::default()
-    };
-    let mut waited = client.wait(wait).await?;
-    match waited.jobs.pop() {
-        Some(job) => Ok(job),
-        None => Err(Error::Protocol("a wait without a job".into())),
-    }
-}
-
 /// What is true of a terminal at this moment.
 pub(crate) async fn glance(call: &Call<'_>, row: &Row) -> Result<Came, Fault> {
-    let waited = await_input(
+    let waited = wait_for(
         &call.client,
         &row.process_id,
         For::Input,
+        0,
         Some(limits::mcp::GLANCE),
     )
     .await;

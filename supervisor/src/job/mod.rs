@@ -243,12 +243,24 @@ impl Job {
         self.notice.store(number, Ordering::Release);
     }
 
-    /// Tells those who watch; `from`: its name before.
-    pub(crate) fn tell(&self, what: Happened, from: Option<From<'_>>) {
+    /// Tells those who watch.
+    pub(crate) fn tell(&self, what: Happened) {
         // The status first, as in `publish`: in another order the two would wait for each other.
         let status = self.status();
         self.events
-            .tell(what, &self.seat().key, from, || self.row_of(&status));
+            .tell(what, &self.seat().key, None, || self.row_of(&status));
+    }
+
+    /// It goes to another seat, and those who watch are told before anything else that happens to it there. `from`: its
+    /// name before. For the registry alone, which holds its lock meanwhile.
+    pub(crate) fn move_to(&self, seat: Seat, from: From<'_>) {
+        // The status first, as in `publish`, which must not come in between: the new owner was told that a job ended which
+        // it had never heard of.
+        let status = self.status();
+        let key = seat.key.clone();
+        self.sit(seat);
+        self.events
+            .tell(Happened::Moved, &key, Some(from), || self.row_of(&status));
     }
 
     /// Raises *wanted*. Repeats are free; an earlier force time wins; the first cause stays.

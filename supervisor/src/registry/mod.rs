@@ -395,7 +395,7 @@ impl Registry {
         }
         inner.put(&session_id, Arc::clone(&job));
         // Told before there is a process, and before anybody can move it.
-        job.tell(Happened::Starting, None);
+        job.tell(Happened::Starting);
         self.note(|l| l.jobs += 1);
         job
     }
@@ -529,7 +529,7 @@ impl Registry {
                 session: session_id,
                 tombstone,
             });
-            job.tell(Happened::Removed, None);
+            job.tell(Happened::Removed);
         }
         job.log.retire();
         self.recount();
@@ -551,7 +551,7 @@ impl Registry {
                         session: session_id.to_owned(),
                         tombstone,
                     });
-                    job.tell(Happened::Removed, None);
+                    job.tell(Happened::Removed);
                     gone.push(job);
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_proto::{
     id,
     job::SessionRef,
-    methods::{Happened, MovedJob, MovedSession},
+    methods::{MovedJob, MovedSession},
     refusal::{Refusal, RefusalKind},
 };
 
@@ -58,7 +58,6 @@ impl Registry {
         self.remember(&mut inner, gone, &session, told.seated.clone());
         let answer = moved(&session, told.jobs.clone());
         inner.sessions.insert(to.into(), session);
-        told.tell();
         Ok(answer)
     }
 
@@ -138,7 +137,6 @@ impl Registry {
         }
         let answer = moved(&session, told.jobs.clone());
         inner.sessions.insert(into.into(), session);
-        told.tell();
         self.events.stir();
         Ok(answer)
     }
@@ -220,26 +218,22 @@ impl Gone {
     }
 }
 
-/// A job, and where it was.
-struct Went {
-    job: Arc<Job>,
-    session: String,
-    name: String,
-}
-
-/// What a move did, for its answer, the ledger and those who watch.
+/// What a move did, for its answer and the ledger.
 #[derive(Default)]
 struct Told {
     jobs: Vec<MovedJob>,
     seated: Vec<Seated>,
-    events: Vec<Went>,
 }
 
 impl Told {
     fn seat(&mut self, session: &mut Session, job: &Arc<Job>, seat: Seat, from: &str) {
         let before = job.seat();
         let old = format!("{from}/{}", before.id);
-        job.sit(seat.clone());
+        let from = From {
+            session: &before.key,
+            name: &old,
+        };
+        job.move_to(seat.clone(), from);
         session.moved.insert(old.clone(), job.spec.number);
         session.insert(Arc::clone(job));
         self.jobs.push(MovedJob {
@@ -248,17 +242,6 @@ impl Told {
             process_id: job.spec.process_id.clone(),
         });
         self.seated.push(session.seated(job));
-        self.events.push(Went {
-            job: Arc::clone(job),
-            session: before.key,
-            name: old,
-        });
-    }
-
-    fn tell(self) {
-        for Went { job, session, name } in &self.events {
-            job.tell(Happened::Moved, Some(From { session, name }));
-        }
     }
 }
 

@@ -406,7 +406,7 @@ impl Registry {
             self.ledger.append(&Entry::Closed { id });
             for job in session.jobs.values() {
                 inner.forget(job);
-                job.tell(Happened::Removed, None);
+                job.tell(Happened::Removed);
             }
             session
         };
