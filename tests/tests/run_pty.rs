@@ -12,7 +12,8 @@ fn person(house: &House) -> Option<Tmux> {
     installed("tmux").then(|| house.tmux("p", 90, 24))
 }
 
-/// Types a line whose output begins at the top: what is typed ahead would be shown where nobody expects it.
+/// Types a line whose output begins at the top: what is typed ahead would be shown where nobody expects it. Lines tell
+/// their code as `done-N`: `code N` is in the note of an end, which is printed before the prompt is back.
 fn line(person: &Tmux, text: &str) {
     person.line("clear");
     person.until("an empty screen", |s| s.trim() == ">");
@@ -47,13 +48,13 @@ fn an_editor_is_opened_and_left_and_the_screen_is_as_before() {
         }
         person.line("stty -a >before; echo was he''re");
         person.shows("was here");
-        person.line("ostler run --pty -- vi -u NONE -N note; echo code $?; stty -a >after; cmp before after && echo sa''me");
+        person.line("ostler run --pty -- vi -u NONE -N note; echo done-$?; stty -a >after; cmp before after && echo sa''me");
         person.until("an empty file", |s| s.lines().nth(3) == Some("~"));
         person.keys(&["i"]);
         person.keys(&["h", "i", "Escape"]);
         person.line(":wq");
         let screen = person.shows("same");
-        assert!(screen.contains("code 0"), "{screen}");
+        assert!(screen.contains("done-0"), "{screen}");
         assert!(screen.contains("was here"), "{screen}");
         assert!(!screen.lines().any(|l| l == "~"), "{screen}");
         assert_eq!(
@@ -71,14 +72,14 @@ fn its_code_is_passed_and_what_it_wrote_stays() {
         };
         line(
             &person,
-            "ostler run --pty -c 'test -t 0 -a -t 1 -a -t 2 && stty size; printf rest; exit 7'; echo code $?",
+            "ostler run --pty -c 'test -t 0 -a -t 1 -a -t 2 && stty size; printf rest; exit 7'; echo done-$?",
         );
-        let screen = person.shows("code 7");
+        let screen = person.shows("done-7");
         assert!(screen.starts_with("24 90\nrest"), "{screen}");
         assert!(screen.contains("t1 exited with code 7"), "{screen}");
         // What never ran touches nothing.
-        line(&person, "ostler run --pty -- no-such-program; echo code $?");
-        let screen = person.shows("code 127");
+        line(&person, "ostler run --pty -- no-such-program; echo done-$?");
+        let screen = person.shows("done-127");
         assert!(screen.starts_with("error: no program"), "{screen}");
     });
 }
@@ -93,15 +94,15 @@ fn an_interrupt_is_a_key_of_the_command() {
         let reads = "stty raw -echo; echo up; dd bs=1 count=3 2>/dev/null | od -An -tx1";
         line(
             &person,
-            &format!("ostler run --pty -c '{reads}'; echo code $?"),
+            &format!("ostler run --pty -c '{reads}'; echo done-$?"),
         );
         person.until("the command", |s| s.starts_with("up"));
         person.keys(&["C-c", "C-z", "C-\\"]);
-        let screen = person.shows("code 0");
+        let screen = person.shows("done-0");
         assert!(screen.contains("03 1a 1c"), "{screen}");
         line(
             &person,
-            "ostler run --pty -c 'echo up; exec sleep 1000'; echo code $?",
+            "ostler run --pty -c 'echo up; exec sleep 1000'; echo done-$?",
         );
         person.until("the command", |s| s.starts_with("up"));
         let (desk, id) = newest(house).await;
@@ -111,7 +112,7 @@ fn an_interrupt_is_a_key_of_the_command() {
         })
         .await;
         person.keys(&["C-c"]);
-        let screen = person.shows("code 130");
+        let screen = person.shows("done-130");
         let lines: Vec<&str> = screen.lines().collect();
         assert_eq!(lines[..2], ["up", "^C"], "{screen}");
         assert!(lines[2].contains("died of SIGINT"), "{screen}");
@@ -140,10 +141,10 @@ fn its_window_follows_ours_unless_it_was_told() {
         // Somebody else sits down before it for a moment.
         let (desk, id) = job(house, "web").await;
         let other = house.tmux("q", 70, 20);
-        other.line(&format!("ostler attach {id}; echo code $?"));
+        other.line(&format!("ostler attach {id}; echo done-$?"));
         person.shows("20 70");
         other.keys(&["C-]"]);
-        other.shows("code 0");
+        other.shows("done-0");
         desk.until(&id, "its window again", |r| {
             r.row.terminal == Some(Size { rows: 22, cols: 85 })
         })
@@ -184,7 +185,7 @@ fn the_key_that_leaves_lets_it_go_on_in_the_background() {
         line(
             &person,
             &format!(
-                "echo was he''re; stty -a >before; ostler run --pty --detach-key C-a --name web -c '{text}'; echo code $?; stty -a >after; cmp before after && echo sa''me"
+                "echo was he''re; stty -a >before; ostler run --pty --detach-key C-a --name web -c '{text}'; echo done-$?; stty -a >after; cmp before after && echo sa''me"
             ),
         );
         person.until("the other screen", |s| s.starts_with("on the other screen"));
@@ -192,7 +193,7 @@ fn the_key_that_leaves_lets_it_go_on_in_the_background() {
         person.keys(&["C-a"]);
         let screen = person.shows("same");
         assert!(
-            screen.contains("t1 (web) goes on in the background: ostler attach t1\ncode 125"),
+            screen.contains("t1 (web) goes on in the background: ostler attach t1\ndone-125"),
             "{screen}"
         );
         assert!(!screen.contains("other screen"), "{screen}");
@@ -221,7 +222,7 @@ exec sleep 1000
             line(
                 &person,
                 &format!(
-                    "rm -f member; stty -a >before; sh -c 'echo $$ >pid; exec ostler run --pty --name {how} -- sh tree'; echo code $?; stty -a >after; cmp before after && echo sa''me"
+                    "rm -f member; stty -a >before; sh -c 'echo $$ >pid; exec ostler run --pty --name {how} -- sh tree'; echo done-$?; stty -a >after; cmp before after && echo sa''me"
                 ),
             );
             person.until("the command", |s| s.lines().any(|l| l == "up"));
@@ -236,7 +237,7 @@ exec sleep 1000
             let row = desk.wait(&id).await;
             assert_eq!(row.outcome, Some(Outcome::Stopped), "{row:?}");
             assert!(member.gone_within(PATIENCE), "{how}");
-            let screen = person.shows(&format!("code {code}"));
+            let screen = person.shows(&format!("done-{code}"));
             if how != "KILL" {
                 assert!(screen.contains("is being stopped"), "{screen}");
                 person.shows("same");
@@ -255,7 +256,7 @@ fn it_goes_on_with_a_new_supervisor() {
             "echo up; while read -r word; do echo got-$word; test $word = end && exit 3; done";
         line(
             &person,
-            &format!("ostler run --pty --name web -c '{reads}'; echo code $?"),
+            &format!("ostler run --pty --name web -c '{reads}'; echo done-$?"),
         );
         person.until("the command", |s| s.starts_with("up"));
         house.kill_supervisor().await;
@@ -278,7 +279,7 @@ fn it_goes_on_with_a_new_supervisor() {
         })
         .await;
         person.line("end");
-        let screen = person.shows("code 3");
+        let screen = person.shows("done-3");
         assert!(screen.contains("got-two"), "{screen}");
     });
 }
@@ -302,7 +303,6 @@ while not said.endswith(b'c'): said += os.read(0, 100)
 os.write(1, b'said ' + said.hex().encode() + b'\\r\\n')";
         std::fs::write(house.file("p/asks"), asks).unwrap();
         for _ in 0..5 {
-            // Not `code 0`: the note of the end has these words, and is printed before the prompt is back.
             line(&person, "ostler run --pty -- python3 asks; echo done-$?");
             let screen = person.shows("done-0");
             // `ESC P > | tmux`, up to `ESC \ ESC [ 0 n ESC [ ?`.
