@@ -22,6 +22,8 @@ pub(crate) struct Owner {
     last_word: watch::Sender<Option<LastWord>>,
     turn: Mutex<()>,
     left_running: OnceLock<Vec<String>>,
+    /// Token of its own session, in this life alone: who asks for the registration again has lost the answer.
+    child_token: OnceLock<String>,
 }
 
 impl Owner {
@@ -31,6 +33,7 @@ impl Owner {
             last_word: watch::Sender::new(None),
             turn: Mutex::new(()),
             left_running: OnceLock::new(),
+            child_token: OnceLock::new(),
         }
     }
 
@@ -62,6 +65,16 @@ impl Owner {
     /// How it ended, as soon as that is said.
     pub(crate) fn last_word(&self) -> watch::Receiver<Option<LastWord>> {
         self.last_word.subscribe()
+    }
+
+    /// The token of its own session, where that was made by this supervisor.
+    pub(crate) fn child_token(&self) -> Option<&String> {
+        self.child_token.get()
+    }
+
+    /// Its own session was made, and this opens it.
+    pub(crate) fn keep_child_token(&self, token: String) {
+        let _ = self.child_token.set(token);
     }
 
     /// What went to the session that delegates and lives, as `SESSION/t1`.

@@ -351,6 +351,10 @@ impl Registry {
                     slot,
                 };
                 let job = self.begin(&mut inner, plan, place);
+                let token = child.as_ref().and_then(|child| child.token.clone());
+                if let (Some(owner), Some(token)) = (&job.owner, token) {
+                    owner.keep_child_token(token);
+                }
                 Ok((Admission::New(job), child))
             }
         }

@@ -21,6 +21,7 @@ use crate::{
     job::Job,
     ledger::Entry,
     log::Budget,
+    owner::Owner,
     secret,
     session::{Record, Session},
 };
@@ -67,7 +68,8 @@ impl Inner {
 
     pub(super) fn child_of(&self, job: &Job) -> Option<OpenedSession> {
         let child = self.by_key(job.spec.child.as_deref()?)?;
-        Some(opened(child, None))
+        let token = job.owner.as_ref().and_then(Owner::child_token);
+        Some(opened(child, token.cloned()))
     }
 }
 
