@@ -245,8 +245,8 @@ pub struct OpenSession {
     pub parent: Option<String>,
     /// Refuse instead of creating.
     pub attach_only: bool,
-    /// This connection confirms what it was told of ends by `session/notices` alone: what it waits for or reads to the
-    /// end is noticed until then. For front ends, whose own answers may not reach who asked.
+    /// This connection confirms what it was told of ends in this session by `session/notices` alone: what it waits for or
+    /// reads to the end is noticed until then. For front ends, whose own answers may not reach who asked.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confirms: bool,
 }

@@ -111,6 +111,11 @@ impl Caller {
         self.inner.house.registry.owns(&self.access(), job)
     }
 
+    /// Tells whether this connection confirms the notices of a job's session.
+    pub(crate) fn confirms(&self, job: &Job) -> bool {
+        self.inner.house.registry.confirms(&self.access(), job)
+    }
+
     /// The client is gone; what is dropped from here on was not cancelled by it.
     pub(crate) fn hang_up(&self) {
         self.inner.gone.store(true, Ordering::Release);

@@ -21,7 +21,7 @@ pub(crate) struct Claim {
 impl Claim {
     /// None for who is not the owner, and for an owner who confirms what it was told by itself.
     pub(crate) fn of(caller: &Caller, job: &Arc<Job>) -> Option<Self> {
-        if caller.access().confirms || !caller.owns(job) {
+        if caller.confirms(job) || !caller.owns(job) {
             return None;
         }
         job.claims.hold();

@@ -76,6 +76,8 @@ pub(crate) struct Session {
     pub(crate) tombstones: VecDeque<Tombstone>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) clients: u32,
+    /// Of those: how many confirm its notices.
+    pub(crate) readers: u32,
     /// How often somebody attached.
     pub(crate) attached: u64,
     /// Monotonic time at which its lease began to run.
@@ -114,6 +116,7 @@ impl Session {
             tombstones: VecDeque::new(),
             budget,
             clients: 0,
+            readers: 0,
             attached: 0,
             alone_since: None,
             closing: 0,

@@ -203,6 +203,17 @@ fn what_somebody_else_ended_or_saw_is_noticed() {
         let row = own.start(script("exit 1")).await;
         user.wait(&row.process_id).await;
         assert_eq!(noticed(&own).await, [""; 0]);
+
+        // Nor where an agent works in a session of the user's, as long as it does.
+        let front = house.desk_of(OpenSession {
+            id: Some("x".into()),
+            confirms: true,
+            ..OpenSession::default()
+        });
+        front.list().await;
+        let row = own.start(script("exit 1")).await;
+        user.wait(&row.process_id).await;
+        assert_eq!(noticed(&front).await, [row.id]);
     });
 }
 

@@ -48,8 +48,8 @@ pub(crate) struct Access {
     /// Keys of the sessions whose token it showed, or that it made, in order. A key outlives a rename, and a later
     /// session of the same id has another one.
     pub(crate) attached: Vec<String>,
-    /// It confirms what it was told by `session/notices`: none of its other answers counts as told.
-    pub(crate) confirms: bool,
+    /// Keys of those of them whose notices it confirms by `session/notices`: none of its other answers counts as told.
+    pub(crate) confirmed: Vec<String>,
 }
 
 /// How much there is to keep; the daemon leaves when all of it is nothing for a while.
@@ -294,6 +294,11 @@ impl Registry {
         let n = {
             let mut inner = self.lock();
             inner.connections -= 1;
+            for key in &access.confirmed {
+                if let Some(session) = inner.by_key_mut(key) {
+                    session.readers = session.readers.saturating_sub(1);
+                }
+            }
             for key in &access.attached {
                 if let Some(session) = inner.by_key_mut(key) {
                     session.clients = session.clients.saturating_sub(1);

@@ -17,6 +17,11 @@ impl Access {
     pub(super) fn holds(&self, key: &str) -> bool {
         self.attached.iter().any(|a| a == key)
     }
+
+    /// Tells whether it confirms the notices of the session of this key.
+    pub(super) fn confirms(&self, key: &str) -> bool {
+        self.confirmed.iter().any(|c| c == key)
+    }
 }
 
 impl Registry {
@@ -96,7 +101,14 @@ impl Registry {
         }
         let inner = self.lock();
         let session = inner.by_key(&key).filter(|_| access.owner);
-        session.is_some_and(|s| s.record.lease_ms.is_none() && s.record.parent.is_none())
+        session.is_some_and(|s| {
+            s.record.lease_ms.is_none() && s.record.parent.is_none() && s.readers == 0
+        })
+    }
+
+    /// Tells whether this one has its notices otherwise.
+    pub(crate) fn confirms(&self, access: &Access, job: &Job) -> bool {
+        access.confirms(&job.seat().key)
     }
 
     /// Tells whether there is a session of this key.

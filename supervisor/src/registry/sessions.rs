@@ -73,6 +73,14 @@ impl Inner {
     }
 }
 
+/// Its notices have a reader who confirms them, as long as that connection lasts.
+fn confirm(session: &mut Session, ask: &OpenSession, access: &mut Access) {
+    if ask.confirms && !access.confirms(session.key()) {
+        access.confirmed.push(session.key().into());
+        session.readers += 1;
+    }
+}
+
 impl Registry {
     /// Leases of sessions to which nobody is attached: after a restart they begin anew.
     pub(crate) fn leases(&self) -> Vec<Lease> {
@@ -120,7 +128,6 @@ impl Registry {
         access: &mut Access,
     ) -> Result<OpenedSession, Refusal> {
         check_open(&ask)?;
-        access.confirms |= ask.confirms;
         let mut inner = self.lock();
         if inner.leaving {
             return Err(leaving());
@@ -151,6 +158,7 @@ impl Registry {
         let (session, token) = self.create(&mut inner, &ask, id, parent);
         (session.clients, session.attached) = (1, 1);
         access.attached.push(session.key().into());
+        confirm(session, &ask, access);
         Ok(opened(session, Some(token)))
     }
 
@@ -228,6 +236,7 @@ impl Registry {
             session.attached += 1;
             session.alone_since = None;
         }
+        confirm(session, ask, access);
         Ok(OpenedSession {
             session: session.record.session.clone(),
             token: None,
