@@ -7,6 +7,7 @@
 use std::{
     collections::HashMap,
     fs::{self, File},
+    io,
     os::unix::fs::{FileExt as _, MetadataExt as _},
     sync::OnceLock,
 };
@@ -90,14 +91,18 @@ pub(crate) fn works(place: Place) -> bool {
 /// Whether a shell has living children, asked after each of its lines: the file that tells it stays open, as to find it
 /// each time costs more than to read it.
 #[derive(Debug, Default)]
-pub(crate) struct Offspring(OnceLock<Option<File>>);
+pub(crate) struct Offspring(OnceLock<File>);
 
 impl Offspring {
     /// It has living children: who they are is not asked. `pid`: of the shell, always the same one.
     pub(crate) fn lives(&self, pid: u32) -> bool {
-        let open = || File::open(format!("/proc/{pid}/task/{pid}/children")).ok();
-        let Some(file) = self.0.get_or_init(open) else {
-            return false;
+        let file = match self.0.get() {
+            Some(file) => file,
+            None => match File::open(format!("/proc/{pid}/task/{pid}/children")) {
+                Ok(file) => self.0.get_or_init(|| file),
+                // Gone; else who cannot be looked at may have some: no descriptor was left.
+                Err(e) => return e.kind() != io::ErrorKind::NotFound,
+            },
         };
         let mut numbers = [0; 4096];
         // Of a shell that is gone there is nothing to read. A number that is cut is the last of hundreds.
