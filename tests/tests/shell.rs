@@ -1544,6 +1544,31 @@ fn late_output_of_a_child_is_not_that_of_the_line_and_the_line_says_that_it_may_
     });
 }
 
+/// Its record is kept for a day.
+#[test]
+fn a_shell_that_has_ended_holds_no_descriptor() {
+    in_house(async |house, desk| {
+        let supervisor = house.info().await.hello.pid;
+        let cycle = async |program: &str| {
+            let id = shell(house, &desk, program).await;
+            assert_eq!(done(&desk, &id, "sleep 0 & wait").await.1, 0);
+            run(&desk, &id, "exit").await;
+            desk.over(&id).await;
+        };
+        cycle("dash").await;
+        let before = process::descriptors(supervisor);
+        for program in posix().chain(posix()) {
+            cycle(program).await;
+        }
+        let closed = async {
+            while process::descriptors(supervisor) > before {
+                tokio::task::yield_now().await;
+            }
+        };
+        within(PATIENCE, "an end of each descriptor", closed).await;
+    });
+}
+
 #[test]
 fn shells_opened_and_closed_leave_no_terminal_process_or_file() {
     in_house(async |house, desk| {

@@ -833,6 +833,9 @@ impl Living {
             feed.end();
         }
         self.job.set_terminal(None);
+        if let Some(talk) = &self.job.talk {
+            talk.close();
+        }
         self.tools.keeper.forget(self.job.spec.number);
         self.job.log.seal();
         self.left = 0;

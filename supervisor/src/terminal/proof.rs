@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::{FileExt as _, MetadataExt as _},
-    sync::OnceLock,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// Members that are looked at: a group of thousands waits for nothing that we could tell in time.
@@ -91,25 +91,36 @@ pub(crate) fn works(place: Place) -> bool {
 /// Whether a shell has living children, asked after each of its lines: the file that tells it stays open, as to find it
 /// each time costs more than to read it.
 #[derive(Debug, Default)]
-pub(crate) struct Offspring(OnceLock<File>);
+pub(crate) struct Offspring(Mutex<Option<File>>);
 
 impl Offspring {
     /// It has living children: who they are is not asked. `pid`: of the shell, always the same one.
     pub(crate) fn lives(&self, pid: u32) -> bool {
-        let file = match self.0.get() {
+        let mut kept = self.kept();
+        let file = match kept.take() {
             Some(file) => file,
             None => match File::open(format!("/proc/{pid}/task/{pid}/children")) {
-                Ok(file) => self.0.get_or_init(|| file),
+                Ok(file) => file,
                 // Gone; else who cannot be looked at may have some: no descriptor was left.
                 Err(e) => return e.kind() != io::ErrorKind::NotFound,
             },
         };
+        let file = kept.insert(file);
         let mut numbers = [0; 4096];
         // Of a shell that is gone there is nothing to read. A number that is cut is the last of hundreds.
         let n = file.read_at(&mut numbers, 0).unwrap_or(0);
         let text = std::str::from_utf8(&numbers[..n]).unwrap_or_default();
         let mut pids = text.split_whitespace().filter_map(|c| c.parse().ok());
         pids.any(is_alive)
+    }
+
+    /// It has ended: its record may be kept for a day, and needs no descriptor.
+    pub(crate) fn close(&self) {
+        self.kept().take();
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<File>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -196,6 +196,11 @@ impl Talk {
         self.alone.store(alone, Ordering::Release);
     }
 
+    /// It has ended.
+    pub(crate) fn close(&self) {
+        self.offspring.close();
+    }
+
     /// Somebody lives in it besides the shell itself, which has this number.
     pub(crate) fn has_others(&self, pid: u32) -> bool {
         self.offspring.lives(pid)
