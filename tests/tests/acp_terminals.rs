@@ -192,14 +192,72 @@ fn parameters_are_taken_and_refused_as_the_protocols_own_types_do() {
         }
         let missing = json!({ "sessionId": "x" });
         assert_eq!(agent.refused("terminal/create", missing).await.0, -32602);
-        for method in ["output", "wait_for_exit", "kill", "release"] {
-            let method = format!("terminal/{method}");
-            for params in [
-                json!({ "sessionId": "x" }),
-                json!({ "terminalId": "x" }),
+    });
+}
+
+/// The same of the other four, which all name a terminal.
+#[test]
+fn who_names_a_terminal_is_understood_and_refused_as_by_the_protocols_own_types() {
+    in_terminals(async |_, mut agent| {
+        for (method, request) in [
+            ("terminal/output", "TerminalOutputRequest"),
+            ("terminal/wait_for_exit", "WaitForTerminalExitRequest"),
+            ("terminal/kill", "KillTerminalRequest"),
+            ("terminal/release", "ReleaseTerminalRequest"),
+        ] {
+            let mut id = agent.create(line("true")).await;
+            let mut tried = vec![
                 json!({}),
+                json!({ "sessionId": "x" }),
+                json!({ "terminalId": "ID" }),
+                json!({ "session_id": "x", "terminalId": "ID" }),
+                json!({ "sessionId": "x", "terminal_id": "ID" }),
+                json!({ "SessionId": "x", "TerminalId": "ID" }),
+                json!({ "sessionid": "x", "terminalid": "ID" }),
+                json!(null),
+            ];
+            for (field, values) in [
+                ("sessionId", json!([null, 5, true, ["x"], { "id": "x" }])),
+                ("terminalId", json!([null, 5, true, ["ID"], { "id": "ID" }])),
+                (
+                    "_meta",
+                    json!([null, 5, "x", [], {}, { "a": { "b": 1 } }, { "traceparent": "x" }]),
+                ),
+                ("unknown", json!([null, 5, {}])),
+                ("terminalNo", json!(["other"])),
+                ("timeoutMs", json!([5, "5", null])),
             ] {
-                assert_eq!(agent.refused(&method, params).await.0, -32602);
+                for value in values.as_array().unwrap() {
+                    let mut params = json!({ "sessionId": "x", "terminalId": "ID" });
+                    params[field] = value.clone();
+                    tried.push(params);
+                }
+            }
+            for params in tried {
+                let params = params.to_string().replace("ID\"", &format!("{id}\""));
+                let params: Value = serde_json::from_str(&params).unwrap();
+                let Some(theirs) = agent.oracle.verdict(request, &params) else {
+                    return;
+                };
+                let answer = agent.wire.call(method, params.clone()).await;
+                match theirs {
+                    Ok(()) => assert!(answer["result"].is_object(), "{method} {params}: {answer}"),
+                    Err(_) => {
+                        let code = &answer["error"]["code"];
+                        assert_eq!(code, -32602, "{method} {params}: {answer}");
+                    }
+                }
+                if theirs.is_ok() && method == "terminal/release" {
+                    id = agent.create(line("true")).await;
+                }
+            }
+            // What is no object is no request of that protocol, before anybody looks for names in it.
+            for params in [json!("x"), json!(5)] {
+                assert_eq!(agent.refused(method, params).await.0, -32600);
+            }
+            // Nothing in it goes by its place.
+            for params in [json!([]), json!(["x", id])] {
+                assert_eq!(agent.refused(method, params).await.0, -32602);
             }
         }
     });
