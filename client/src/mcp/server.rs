@@ -9,12 +9,14 @@ use ostler_proto::limits;
 use ostler_proto::methods::{JobStop, ReadNotices, SessionNotices, Stop};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-    CancelledNotificationParam, ContentBlock, CreateTaskResult, GetTaskParams, GetTaskResult,
-    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig, Task, UpdateTaskParams,
+    CancelledNotificationParam, ContentBlock, CreateTaskResult, CustomRequest, CustomResult,
+    ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+    ServerConfig, Task, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -187,6 +189,19 @@ impl ServerHandler for Server {
         Ok(())
     }
 
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        // The library takes what it cannot read for a method that it does not know.
+        match unreadable(self.set, &method, params) {
+            Some(why) => Err(ErrorData::invalid_params(format!("{method}: {why}"), None)),
+            None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)),
+        }
+    }
+
     async fn on_cancelled(
         &self,
         notification: CancelledNotificationParam,
@@ -196,6 +211,28 @@ impl ServerHandler for Server {
             self.front.ledger.cancelled(&key(id));
             self.forget_prepared(&key(id));
         }
+    }
+}
+
+/// Why the parameters of a method that is served cannot be read.
+fn unreadable(set: Set, method: &str, params: Option<serde_json::Value>) -> Option<String> {
+    fn why<T: DeserializeOwned>(params: serde_json::Value) -> Option<String> {
+        let read = serde_json::from_value::<T>(params);
+        Some(read.map_or_else(|e| e.to_string(), |_| "params cannot be read".into()))
+    }
+    let has_tasks = set == Set::Compact;
+    let read = match method {
+        "tools/call" => why::<CallToolRequestParams>,
+        "tools/list" => why::<PaginatedRequestParams>,
+        "tasks/get" if has_tasks => why::<GetTaskParams>,
+        "tasks/update" if has_tasks => why::<UpdateTaskParams>,
+        "tasks/cancel" if has_tasks => why::<CancelTaskParams>,
+        "initialize" => why::<InitializeRequestParams>,
+        _ => return None,
+    };
+    match params {
+        None | Some(serde_json::Value::Null) => Some("params are missing".into()),
+        Some(params) => read(params),
     }
 }
 
