@@ -280,7 +280,7 @@ pub(crate) async fn told_run(
     let row = &ran.result.row;
     let mut block = status::block(row, &ports(row), super::now());
     if status::never_ran(row) {
-        return Ok(failed(&block));
+        return Ok(failed(&block, row));
     }
     if let Some((grid, marker)) = shells::screen(call, row).await? {
         block.output = Some(grid);
@@ -301,12 +301,12 @@ pub(crate) async fn told_run(
 }
 
 /// A job that never ran is an error: words and nothing else.
-fn failed(block: &Block) -> Answer {
+fn failed(block: &Block, row: &Row) -> Answer {
     let all = block
         .facts
         .iter()
         .fold(block.phrase.clone(), |l, f| l + "; " + f);
-    Answer::error(format!("[{all}]"))
+    Answer::never_ran(format!("[{all}]"), &row.process_id)
 }
 
 /// One job, and what to do next.
@@ -422,7 +422,8 @@ async fn in_shell(
     let untold = Untold::new(&call.client, &opened.row);
     if status::never_ran(&opened.row) {
         untold.tell();
-        return Ok(failed(&status::block(&opened.row, &[], super::now())));
+        let block = status::block(&opened.row, &[], super::now());
+        return Ok(failed(&block, &opened.row));
     }
     let _ = call.front.moved_to(&opened.row.process_id, &cwd);
     call.watch(&opened.row);
