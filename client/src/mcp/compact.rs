@@ -236,6 +236,27 @@ pub(crate) async fn start_and_wait(
     })
 }
 
+/// What a run to its end answers, of a job that another front end has started.
+pub(crate) async fn go_on(call: &Call<'_>, row: &Row) -> Result<Answer, Fault> {
+    let what = Wanted {
+        wait: limits::WAIT_MAX,
+        tty: row.terminal.is_some(),
+        ..Wanted::default()
+    };
+    let mut reason = Reason::Exit;
+    if !row.is_over() {
+        let waited = wait_on(&call.client, &row.process_id, &what).await;
+        reason = waited.map_err(|e| call.fault(&row.id, &e))?.reason;
+    }
+    let ran = Ran {
+        result: call.get(&row.process_id).await?,
+        reason,
+        stranger: None,
+        waited: 0,
+    };
+    told_run(call, &ran, &what, OWN).await
+}
+
 /// Waits on for a job that no request holds any more.
 async fn wait_on(client: &Client, process_id: &str, what: &Wanted) -> Result<WaitedJob, Error> {
     let end = shells::await_input(client, process_id, For::Exit, Some(what.wait));
