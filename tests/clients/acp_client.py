@@ -1,7 +1,7 @@
 """An editor of the Agent Client Protocol, on the Python library of that protocol, which offers no terminals.
 
 acp_client.py PROMPT AGENT [ARGUMENT...] starts the agent, sends the prompt and prints the text of every message; then
-every tool call as a line of JSON.
+every tool call as a line of JSON. With ACP_LINE=own a line may be as long as the library allows that is told nothing.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Editor(Client):
 
 async def main(prompt, command, *args):
     editor = Editor()
-    kwargs = {"limit": LINE}
+    kwargs = {} if os.environ.get("ACP_LINE") == "own" else {"limit": LINE}
     async with spawn_agent_process(
         editor, command, *args, env=dict(os.environ), transport_kwargs=kwargs
     ) as (agent, process):

@@ -28,6 +28,7 @@ pub mod pattern;
 pub mod printers;
 pub mod process;
 pub mod screen;
+pub mod terminals;
 pub mod tmux;
 pub mod tools;
 pub mod wire;

@@ -179,6 +179,40 @@ fn the_python_library_reads_all_that_we_say() {
     });
 }
 
+/// G 44: with the bound that the library has by itself, which was the end of connections in its earlier versions.
+#[test]
+fn the_python_library_takes_more_than_64_kib_with_its_own_bound() {
+    in_house(async |house| {
+        let Some(python) = tool("acp-py/bin/python") else {
+            return;
+        };
+        let refers = json!(["update", { "sessionUpdate": "tool_call", "toolCallId": "c", "title": "fill",
+            "content": [{ "type": "terminal", "terminalId": "$0" }] }]);
+        let steps = json!([
+            ["terminal/create", { "command": "head -c 70000 /dev/zero | tr '\\0' x" }],
+            refers,
+            step("wait_for_exit", "$0"),
+            step("output", "$0"),
+            step("release", "$0")
+        ]);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/acp_client.py");
+        let mut command = of_house(house, &python);
+        command
+            .env("ACP_LINE", "own")
+            .arg(script)
+            .arg(steps.to_string())
+            .arg(ostler())
+            .args(["acp", "--"])
+            .arg(scripted());
+        let said = printed(command).await;
+        let answers = answers(&said);
+        assert_eq!(answers.len(), 4, "{answers:?}");
+        assert!(answers[2].contains(&"x".repeat(70_000)), "the whole output");
+        assert!(said.contains("exited with code 0"));
+        assert_eq!(house.members(), [] as [u32; 0]);
+    });
+}
+
 /// A model that asks for a command in its agent's shell, then says what came of it.
 struct Model {
     port: u16,

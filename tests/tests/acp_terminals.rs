@@ -3,128 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use ostler_proto::acp::{ExitStatus, TerminalText};
 use ostler_proto::limits;
 use ostler_proto::methods::{List, OpenSession};
-use ostler_tests::oracle::Oracle;
-use ostler_tests::{House, HungFolder, PATIENCE, Wire, in_empty_house, in_house, puppet, within};
+use ostler_tests::terminals::{Agent, in_terminals, line, target};
+use ostler_tests::{HungFolder, PATIENCE, in_empty_house, puppet, within};
 use serde_json::{Value, json};
-
-/// Whoever runs commands.
-struct Agent {
-    wire: Wire,
-    oracle: Oracle,
-}
-
-impl Agent {
-    async fn of(house: &House) -> Self {
-        let mut agent = Self::stranger(house).await;
-        let key = house.folders().owner_key();
-        agent.wire.attach(&key, "x").await;
-        agent
-    }
-
-    async fn stranger(house: &House) -> Self {
-        Self {
-            wire: house.wire().await,
-            oracle: Oracle::default(),
-        }
-    }
-
-    /// The result of what must be granted, which the other side's types can read.
-    async fn ok(&mut self, method: &str, params: Value) -> Value {
-        let answer = self.wire.call(method, params).await;
-        let result = answer["result"].clone();
-        assert!(!result.is_null(), "{method}: {answer}");
-        let name = match method {
-            "terminal/create" => "CreateTerminalResponse",
-            "terminal/output" => "TerminalOutputResponse",
-            "terminal/wait_for_exit" => "WaitForTerminalExitResponse",
-            "terminal/kill" => "KillTerminalResponse",
-            "terminal/release" => "ReleaseTerminalResponse",
-            _ => "InitializeResponse",
-        };
-        self.oracle.reads(name, &result);
-        result
-    }
-
-    async fn refused(&mut self, method: &str, params: Value) -> (i64, String) {
-        let answer = self.wire.call(method, params).await;
-        let error = &answer["error"];
-        assert!(error.is_object(), "{method}: {answer}");
-        self.oracle.reads("Error", error);
-        let words = error["message"].as_str().unwrap().to_owned();
-        (error["code"].as_i64().unwrap(), words)
-    }
-
-    async fn create(&mut self, params: Value) -> String {
-        let mut params = params;
-        params["sessionId"] = "x".into();
-        let created = self.ok("terminal/create", params).await;
-        created["terminalId"].as_str().unwrap().to_owned()
-    }
-
-    async fn script(&mut self, steps: &str, more: Value) -> String {
-        let mut params = more;
-        params["command"] = puppet().into();
-        params["args"] = steps.split_whitespace().collect();
-        self.create(params).await
-    }
-
-    async fn output(&mut self, id: &str) -> TerminalText {
-        let output = self.ok("terminal/output", target(id)).await;
-        serde_json::from_value(output).unwrap()
-    }
-
-    async fn wait(&mut self, id: &str) -> ExitStatus {
-        let waited = self.ok("terminal/wait_for_exit", target(id)).await;
-        serde_json::from_value(waited).unwrap()
-    }
-
-    /// Its code and all that it printed.
-    async fn ended(&mut self, params: Value) -> (Option<u32>, String) {
-        let id = self.create(params).await;
-        let code = self.wait(&id).await.exit_code;
-        (code, self.output(&id).await.output)
-    }
-
-    async fn kill(&mut self, id: &str) {
-        assert_eq!(self.ok("terminal/kill", target(id)).await, json!({}));
-    }
-
-    async fn release(&mut self, id: &str) {
-        let released = self.ok("terminal/release", target(id)).await;
-        assert_eq!(released, json!({}));
-    }
-
-    /// Waits until its output says this.
-    async fn says(&mut self, id: &str, text: &str) -> TerminalText {
-        let saying = async {
-            loop {
-                let output = self.output(id).await;
-                if output.output.contains(text) {
-                    return output;
-                }
-            }
-        };
-        within(PATIENCE, text, saying).await
-    }
-}
-
-fn target(id: &str) -> Value {
-    json!({ "sessionId": "x", "terminalId": id })
-}
-
-fn line(line: &str) -> Value {
-    json!({ "command": line })
-}
-
-fn in_terminals(test: impl AsyncFnOnce(&House, Agent)) {
-    in_house(async |house| {
-        let agent = Agent::of(house).await;
-        test(house, agent).await;
-    });
-}
 
 /// A, 1 to 5: most agents send a whole line and no arguments.
 #[test]
@@ -309,14 +192,72 @@ fn parameters_are_taken_and_refused_as_the_protocols_own_types_do() {
         }
         let missing = json!({ "sessionId": "x" });
         assert_eq!(agent.refused("terminal/create", missing).await.0, -32602);
-        for method in ["output", "wait_for_exit", "kill", "release"] {
-            let method = format!("terminal/{method}");
-            for params in [
-                json!({ "sessionId": "x" }),
-                json!({ "terminalId": "x" }),
+    });
+}
+
+/// The same of the other four, which all name a terminal.
+#[test]
+fn who_names_a_terminal_is_understood_and_refused_as_by_the_protocols_own_types() {
+    in_terminals(async |_, mut agent| {
+        for (method, request) in [
+            ("terminal/output", "TerminalOutputRequest"),
+            ("terminal/wait_for_exit", "WaitForTerminalExitRequest"),
+            ("terminal/kill", "KillTerminalRequest"),
+            ("terminal/release", "ReleaseTerminalRequest"),
+        ] {
+            let mut id = agent.create(line("true")).await;
+            let mut tried = vec![
                 json!({}),
+                json!({ "sessionId": "x" }),
+                json!({ "terminalId": "ID" }),
+                json!({ "session_id": "x", "terminalId": "ID" }),
+                json!({ "sessionId": "x", "terminal_id": "ID" }),
+                json!({ "SessionId": "x", "TerminalId": "ID" }),
+                json!({ "sessionid": "x", "terminalid": "ID" }),
+                json!(null),
+            ];
+            for (field, values) in [
+                ("sessionId", json!([null, 5, true, ["x"], { "id": "x" }])),
+                ("terminalId", json!([null, 5, true, ["ID"], { "id": "ID" }])),
+                (
+                    "_meta",
+                    json!([null, 5, "x", [], {}, { "a": { "b": 1 } }, { "traceparent": "x" }]),
+                ),
+                ("unknown", json!([null, 5, {}])),
+                ("terminalNo", json!(["other"])),
+                ("timeoutMs", json!([5, "5", null])),
             ] {
-                assert_eq!(agent.refused(&method, params).await.0, -32602);
+                for value in values.as_array().unwrap() {
+                    let mut params = json!({ "sessionId": "x", "terminalId": "ID" });
+                    params[field] = value.clone();
+                    tried.push(params);
+                }
+            }
+            for params in tried {
+                let params = params.to_string().replace("ID\"", &format!("{id}\""));
+                let params: Value = serde_json::from_str(&params).unwrap();
+                let Some(theirs) = agent.oracle.verdict(request, &params) else {
+                    return;
+                };
+                let answer = agent.wire.call(method, params.clone()).await;
+                match theirs {
+                    Ok(()) => assert!(answer["result"].is_object(), "{method} {params}: {answer}"),
+                    Err(_) => {
+                        let code = &answer["error"]["code"];
+                        assert_eq!(code, -32602, "{method} {params}: {answer}");
+                    }
+                }
+                if theirs.is_ok() && method == "terminal/release" {
+                    id = agent.create(line("true")).await;
+                }
+            }
+            // What is no object is no request of that protocol, before anybody looks for names in it.
+            for params in [json!("x"), json!(5)] {
+                assert_eq!(agent.refused(method, params).await.0, -32600);
+            }
+            // Nothing in it goes by its place.
+            for params in [json!([]), json!(["x", id])] {
+                assert_eq!(agent.refused(method, params).await.0, -32602);
             }
         }
     });

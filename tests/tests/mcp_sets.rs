@@ -1,7 +1,7 @@
 //! Promise: the sets `epoch` and `dsh` do under their names what `compact` does under its own, with the words and fields
 //! that the agents of those harnesses know.
 
-use ostler_tests::mcp::Outcome;
+use ostler_tests::mcp::{Era, Outcome};
 use ostler_tests::{Mcp, in_empty_house, puppet};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -781,4 +781,90 @@ fn epoch_stops_a_shell_as_it_closes_it() {
         assert_eq!(told[0], told[1]);
         assert_eq!(told[0].0, "[S closed; 1 process ended]");
     });
+}
+
+/// What could not be started was told by its result, and then again by a notice.
+#[test]
+fn what_could_not_be_started_is_told_once() {
+    let file = "/etc/passwd";
+    let (compact, epoch) = (json!({"command": "true"}), json!({}));
+    let dsh = json!({});
+    for (set, tool, ask, quiet, nothing) in [
+        (
+            "compact",
+            "run",
+            json!({"command": "true", "cwd": file}),
+            "run",
+            &compact,
+        ),
+        (
+            "compact",
+            "run",
+            json!({"command": "true", "cwd": file, "wait_s": 0}),
+            "run",
+            &compact,
+        ),
+        (
+            "compact",
+            "run",
+            json!({"command": "true", "shell": "new"}),
+            "run",
+            &compact,
+        ),
+        (
+            "epoch",
+            "terminal",
+            json!({"command": "true", "workdir": file}),
+            "shell_list",
+            &epoch,
+        ),
+        (
+            "epoch",
+            "shell_open",
+            json!({"workdir": file}),
+            "task_list",
+            &epoch,
+        ),
+        (
+            "dsh",
+            "bash",
+            json!({"command": "true", "description": "x"}),
+            "terminal_list",
+            &dsh,
+        ),
+        (
+            "dsh",
+            "bash",
+            json!({"command": "true", "description": "x", "run_in_background": true}),
+            "terminal_list",
+            &dsh,
+        ),
+        (
+            "dsh",
+            "terminal_open",
+            json!({"type": "shell"}),
+            "job_list",
+            &dsh,
+        ),
+    ] {
+        in_empty_house(async |house| {
+            // Neither `bash` nor the user's shell is there.
+            let mut command = house.ostler(&["mcp", "--tools", set]);
+            command
+                .env("PATH", "/no/such")
+                .env("SHELL", "/no/such/shell");
+            let mut mcp = Mcp::of(command, Era::Legacy, "tester").await;
+            let told = mcp.call(tool, ask.clone()).await;
+            let after = mcp.call(quiet, nothing.clone()).await;
+            let all = format!("{}\n{}", told.text, after.text);
+            // A start that does not wait may answer before it is known.
+            let early = usize::from(!told.is_error);
+            assert!(early == 0 || tool != "terminal_open", "{all}");
+            assert_eq!(
+                all.matches("[notice: ").count(),
+                early,
+                "{set} {tool} {ask}: {all}"
+            );
+        });
+    }
 }

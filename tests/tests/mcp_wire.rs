@@ -330,6 +330,61 @@ fn what_is_no_request_of_ours_ends_nothing() {
     });
 }
 
+/// A method that there is, with parameters that are not its own, was answered as one that there is not.
+#[test]
+fn parameters_that_cannot_be_read_are_told_as_such_in_both_eras() {
+    in_empty_house(async |house| {
+        let declared = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+        for era in [Era::Legacy, Era::Modern] {
+            let command = house.ostler(&["mcp"]);
+            let mut mcp = Mcp::with_capabilities(command, era, "tester", declared.clone()).await;
+            // As they are, without what the newer era adds to them.
+            for (n, (method, params)) in [
+                ("tools/call", ""),
+                ("tools/call", r#","params":null"#),
+                ("tools/call", r#","params":{}"#),
+                ("tools/call", r#","params":{"name":5}"#),
+                ("tools/call", r#","params":{"name":"run","arguments":5}"#),
+                ("tasks/get", ""),
+                ("tasks/get", r#","params":{"taskId":5}"#),
+                ("tasks/cancel", r#","params":{}"#),
+                ("tasks/update", r#","params":{}"#),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let id = 1_000 + n as u64;
+                mcp.send_line(&format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"{params}}}"#
+                ))
+                .await;
+                let error = mcp.answer(id).await.0["error"].take();
+                assert_eq!(error["code"], -32602, "{era:?} {method}{params}: {error}");
+            }
+            for (method, params) in [
+                ("tools/call", json!({})),
+                ("tools/call", json!({"name": "run", "arguments": "x"})),
+                ("tasks/get", json!({"taskId": {}})),
+            ] {
+                let error = mcp.ask(method, params.clone()).await["error"].take();
+                assert_eq!(error["code"], -32602, "{era:?} {method} {params}: {error}");
+                let words = error["message"].as_str().unwrap();
+                assert!(words.starts_with(method), "{words}");
+            }
+            for method in ["no/such", "tools/none", "resources/read"] {
+                let error = mcp.ask(method, json!({})).await["error"].take();
+                assert_eq!(error["code"], -32601, "{era:?} {method}: {error}");
+            }
+            let told = mcp.good("run", json!({"command": "echo still here"})).await;
+            assert!(told.text.starts_with("still here\n"));
+        }
+        // Tasks are of one set alone.
+        let mut mcp = Mcp::legacy(house, &["--tools", "epoch"]).await;
+        let error = mcp.ask("tasks/get", json!({})).await["error"].take();
+        assert_eq!(error["code"], -32601, "{error}");
+    });
+}
+
 #[test]
 fn an_environment_of_nothing_is_enough_and_secrets_are_withheld() {
     in_empty_house(async |house| {

@@ -11,9 +11,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::answer::words;
+use super::answer::words as words_of;
 use super::fields::Fields;
 use super::recent::Recent;
+use super::text;
 
 /// What makes up a tool call beside its content.
 const HEAD: [&str; 5] = ["title", "kind", "status", "locations", "rawInput"];
@@ -51,35 +52,41 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// It as text, for people.
-    fn words(&self) -> String {
-        let mut text = format!("$ {}\n", self.line);
-        if self.cut {
-            text += "(the beginning is left out)\n";
+    /// It as text, for people; what it has printed needs so much room at most.
+    fn words(&self, most: usize) -> String {
+        let mut words = format!("$ {}\n", short(&self.line, most));
+        let shown = text::tail(&self.text, most);
+        if self.cut || shown.len() < self.text.len() {
+            words += "(the beginning is left out)\n";
         }
-        text += &self.text;
-        if !text.ends_with('\n') {
-            text.push('\n');
+        words += shown;
+        if !words.ends_with('\n') {
+            words.push('\n');
         }
-        let fence = fence(&text);
-        let end = self.status.as_ref().map(words).unwrap_or_default();
-        format!("{fence}\n{text}{fence}\n{end}")
+        let fence = fence(&words);
+        let end = self.status.as_ref().map(words_of).unwrap_or_default();
+        format!("{fence}\n{words}{fence}\n{end}")
     }
 
     fn append(&mut self, text: &str) {
         self.text += text;
-        if self.text.len() > limits::acp::TEXT {
-            let from = self.text.len() - limits::acp::TEXT;
-            let from = (from..).find(|at| self.text.is_char_boundary(*at));
-            let from = from.unwrap_or_default();
+        let kept = text::tail(&self.text, limits::acp::TEXT);
+        let from = self.text.len() - kept.len();
+        if from > 0 {
             // From a line's start, where there is one.
-            let line = self.text[from..]
-                .find('\n')
-                .map_or(from, |at| from + at + 1);
+            let line = kept.find('\n').map_or(from, |at| from + at + 1);
             self.text
                 .drain(..if line < self.text.len() { line } else { from });
             self.cut = true;
         }
+    }
+}
+
+/// A command, where it is too long with its end left out.
+fn short(line: &str, room: usize) -> String {
+    match text::head(line, room / 4) {
+        all if all.len() == line.len() => line.to_owned(),
+        head => format!("{head}…"),
     }
 }
 
@@ -168,8 +175,9 @@ impl Display {
     /// Its last words, before it is forgotten.
     pub(super) fn end(&mut self, id: &str, past: Past) {
         if let Some(terminal) = self.terminals.get_mut(id) {
-            terminal.text = past.text;
+            terminal.text.clear();
             terminal.cut = past.cut;
+            terminal.append(&past.text);
             terminal.status = Some(past.status);
             terminal.follower = None;
         }
@@ -255,17 +263,19 @@ impl Display {
 
     /// Parts as the editor gets them.
     fn content(&self, parts: &[Part]) -> Vec<Box<RawValue>> {
+        let is_text = |part: &&Part| matches!(part, Part::Text(_));
+        let room = limits::acp::MESSAGE / parts.iter().filter(is_text).count().max(1);
         let shown = parts.iter().filter_map(|part| match part {
             Part::Theirs(item) => Some(item.clone()),
-            Part::Text(id) => self.text(id),
+            Part::Text(id) => self.text(id, room.min(limits::acp::TEXT)),
         });
         shown.collect()
     }
 
-    /// A terminal as a part of the content of a tool call.
-    fn text(&self, id: &str) -> Option<Box<RawValue>> {
+    /// A terminal as a part of the content of a tool call, in so much room.
+    fn text(&self, id: &str, room: usize) -> Option<Box<RawValue>> {
         let text = match self.terminals.get(id) {
-            Some(terminal) => terminal.words(),
+            Some(terminal) => terminal.words(room),
             None => format!("(the output of terminal {id} is not kept any more)"),
         };
         let part = json!({ "type": "content", "content": { "type": "text", "text": text } });
@@ -281,8 +291,8 @@ impl Display {
         terminal.append(text);
         let told_in = terminal.told_in.clone().filter(|_| look == Look::Terminal);
         let mut updates: Vec<_> = told_in
-            .map(|call| appended(&call, id, text))
-            .into_iter()
+            .iter()
+            .flat_map(|call| appended(call, id, text))
             .collect();
         if !last {
             updates.extend(self.texts(id));
@@ -338,7 +348,7 @@ fn tell(call: &mut Fields, known: &Call, id: &str, terminal: &Terminal) {
             call.add(name, &value);
         }
     }
-    call.add("title", &terminal.line);
+    call.add("title", &short(&terminal.line, limits::acp::TEXT));
     let mut meta = call.object("_meta").unwrap_or_default();
     let info = json!({ "terminal_id": id, "cwd": terminal.cwd });
     meta.set("terminal_info", &info);
@@ -351,15 +361,19 @@ fn past(call: &str, id: &str, terminal: &Terminal) -> Vec<Value> {
         .status
         .as_ref()
         .map(|status| exited(call, id, status));
-    [appended(call, id, &terminal.text)]
+    appended(call, id, &terminal.text)
         .into_iter()
         .chain(ended)
         .collect()
 }
 
-fn appended(call: &str, id: &str, text: &str) -> Value {
-    let meta = json!({ "terminal_output": { "terminal_id": id, "data": text } });
-    json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "_meta": meta })
+fn appended(call: &str, id: &str, text: &str) -> Vec<Value> {
+    let update = |piece: &str| {
+        let meta = json!({ "terminal_output": { "terminal_id": id, "data": piece } });
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": call, "_meta": meta })
+    };
+    let pieces = text::pieces(text, limits::acp::MESSAGE);
+    pieces.into_iter().map(update).collect()
 }
 
 fn exited(call: &str, id: &str, status: &ExitStatus) -> Value {
@@ -409,7 +423,7 @@ mod tests {
         let then = display.rewrite(Look::Terminal, &mut again, true);
         assert!(!then.changed && then.follow.is_empty() && then.updates.is_empty());
         let updates = display.printed(Look::Terminal, T, "out", false);
-        assert_eq!(updates, [appended("c", T, "out")]);
+        assert_eq!(updates, appended("c", T, "out"));
         let status = ExitStatus {
             exit_code: Some(3),
             signal: None,
@@ -487,7 +501,7 @@ mod tests {
         let mut late = call("tool_call_update", json!({}));
         let then = display.rewrite(Look::Terminal, &mut late, true);
         assert_eq!((then.updates.len(), then.follow.len()), (2, 0));
-        assert_eq!(then.updates[0], appended("c", T, "all\n"));
+        assert_eq!(then.updates[..1], appended("c", T, "all\n"));
         let mut late = call("tool_call_update", json!({}));
         display.rewrite(Look::Text, &mut late, true);
         assert_eq!(text_of(&late), "```\n$ ls -l\nall\n```\nexited with code 0");
@@ -502,6 +516,28 @@ mod tests {
         let mut old = call("tool_call", json!({}));
         assert!(display.rewrite(Look::Terminal, &mut old, true).changed);
         assert!(text_of(&old).contains("not kept"));
+    }
+
+    /// Many an editor takes no line that is longer than 64 KiB.
+    #[test]
+    fn many_terminals_in_one_message_share_its_room() {
+        let mut display = Display::default();
+        let ids: Vec<String> = (0..10)
+            .map(|n| format!("{}{n}", &T[..T.len() - 1]))
+            .collect();
+        for id in &ids {
+            display.begin(id, "\0x".repeat(50_000), None);
+            display.printed(Look::Text, id, &"\0\u{fffd}\n".repeat(50_000), false);
+        }
+        let content: Vec<Value> = ids
+            .iter()
+            .map(|id| json!({ "type": "terminal", "terminalId": id }))
+            .collect();
+        let mut all = call("tool_call", json!({ "content": content }));
+        assert!(display.rewrite(Look::Text, &mut all, true).changed);
+        let line = serde_json::to_string(&all).unwrap();
+        assert!(line.len() < 64 * 1024, "{} bytes", line.len());
+        assert_eq!(line.matches("the beginning is left out").count(), 10);
     }
 
     #[test]

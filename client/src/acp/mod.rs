@@ -23,6 +23,7 @@ mod lines;
 mod recent;
 mod relay;
 mod session;
+mod text;
 
 use ostler_proto::limits;
 use std::io;

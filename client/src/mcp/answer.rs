@@ -199,6 +199,14 @@ impl Answer {
         }
     }
 
+    /// Words about a job that has not come to run: they tell its end.
+    pub(crate) fn never_ran(words: String, process_id: &str) -> Self {
+        Self {
+            ended: vec![process_id.to_owned()],
+            ..Self::error(words)
+        }
+    }
+
     /// Puts it into so many bytes, text and JSON each. Parts go in this order: output, markers, notices, facts from the
     /// right. Id and state never go.
     pub(crate) fn fit(&self, most: usize) -> Told {

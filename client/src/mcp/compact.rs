@@ -118,7 +118,8 @@ async fn in_shell(
     let untold = Untold::new(&call.client, &opened.row);
     if status::never_ran(&opened.row) {
         untold.tell();
-        return Ok(run::failed(&status::block(&opened.row, &[], super::now())));
+        let block = status::block(&opened.row, &[], super::now());
+        return Ok(run::failed(&block, &opened.row));
     }
     let _ = call.front.moved_to(&opened.row.process_id, &cwd);
     call.watch(&opened.row);

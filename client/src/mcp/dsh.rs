@@ -151,10 +151,8 @@ async fn bash(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
 fn never_ran(row: &Row) -> Answer {
     let block = status::block(row, &[], super::now());
     let all = block.facts.iter().fold(block.phrase, |l, f| l + "; " + f);
-    Answer::error(format!(
-        "[{}]",
-        all.replacen(&row.id, &DSH.shown(&row.id), 1)
-    ))
+    let words = all.replacen(&row.id, &DSH.shown(&row.id), 1);
+    Answer::never_ran(format!("[{words}]"), &row.process_id)
 }
 
 fn started(row: &Row) -> Answer {

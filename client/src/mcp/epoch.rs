@@ -177,7 +177,10 @@ async fn in_background(call: &Call<'_>, start: Start) -> Result<Answer, Fault> {
     let row = row.map_err(|e| call.fault("", &e))?;
     if status::never_ran(&row) {
         let block = status::block(&row, &[], super::now());
-        return Ok(Answer::error(format!("[{}]", block.phrase)));
+        return Ok(Answer::never_ran(
+            format!("[{}]", block.phrase),
+            &row.process_id,
+        ));
     }
     let id = &row.id;
     let mut block = status::block(&row, &[], super::now());
@@ -316,7 +319,10 @@ async fn open(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     let mut block = status::block(row, &[], super::now());
     if status::never_ran(row) || row.is_over() {
         untold.tell();
-        return Ok(Answer::error(format!("[{}]", block.phrase)));
+        return Ok(Answer::never_ran(
+            format!("[{}]", block.phrase),
+            &row.process_id,
+        ));
     }
     let _ = call.front.moved_to(&row.process_id, &cwd);
     let place = match std::path::Path::new(&cwd).strip_prefix(&call.front.here) {

@@ -113,6 +113,7 @@ pub(crate) async fn serve(
         prepared: Arc::clone(&prepared),
         gone,
         telling: tokio::sync::Mutex::new(()),
+        taking_up: tokio::sync::Mutex::new(()),
         tasks: tasks::Tasks::default(),
     });
     let server = Server(Arc::clone(&inner));

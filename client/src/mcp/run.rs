@@ -154,6 +154,27 @@ pub(crate) async fn start_and_wait(
     })
 }
 
+/// What a run to its end answers, of a job that another front end has started.
+pub(crate) async fn go_on(call: &Call<'_>, row: &Row) -> Result<Answer, Fault> {
+    let what = Wanted {
+        wait: limits::WAIT_MAX,
+        tty: row.terminal.is_some(),
+        ..Wanted::default()
+    };
+    let mut reason = Reason::Exit;
+    if !row.is_over() {
+        let waited = wait_on(&call.client, &row.process_id, &what).await;
+        reason = waited.map_err(|e| call.fault(&row.id, &e))?.reason;
+    }
+    let ran = Ran {
+        result: call.get(&row.process_id).await?,
+        reason,
+        stranger: None,
+        waited: 0,
+    };
+    told_run(call, &ran, &what, OWN).await
+}
+
 /// Waits on for a job that no request holds any more.
 async fn wait_on(client: &Client, process_id: &str, what: &Wanted) -> Result<WaitedJob, Error> {
     let end = wait_for(client, process_id, For::Exit, 0, Some(what.wait));
@@ -198,7 +219,7 @@ pub(crate) async fn told_run(
     let row = &ran.result.row;
     let mut block = status::block(row, &ports(row), super::now());
     if status::never_ran(row) {
-        return Ok(failed(&block));
+        return Ok(failed(&block, row));
     }
     if let Some((grid, marker)) = shells::screen(call, row).await? {
         block.output = Some(grid);
@@ -219,12 +240,12 @@ pub(crate) async fn told_run(
 }
 
 /// A job that never ran is an error: words and nothing else.
-pub(super) fn failed(block: &Block) -> Answer {
+pub(super) fn failed(block: &Block, row: &Row) -> Answer {
     let all = block
         .facts
         .iter()
         .fold(block.phrase.clone(), |l, f| l + "; " + f);
-    Answer::error(format!("[{all}]"))
+    Answer::never_ran(format!("[{all}]"), &row.process_id)
 }
 
 /// Why the call returned, where that is not plain from what is true of the job.

@@ -5,16 +5,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use ostler_proto::limits;
+use ostler_proto::job::Kind;
 use ostler_proto::methods::{JobStop, ReadNotices, SessionNotices, Stop};
+use ostler_proto::{id, limits};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-    CancelledNotificationParam, ContentBlock, CreateTaskResult, GetTaskParams, GetTaskResult,
-    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig, Task, UpdateTaskParams,
+    CancelledNotificationParam, ContentBlock, CreateTaskResult, CustomRequest, CustomResult,
+    ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+    ServerConfig, Task, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -27,6 +30,7 @@ use super::epoch;
 use super::fault::Fault;
 use super::front::{Call, Front};
 use super::progress::{self, Watched};
+use super::run;
 use super::session::{self, Open, Sessions};
 use super::status;
 use super::tasks::Tasks;
@@ -58,6 +62,8 @@ pub(crate) struct Inner {
     /// One at a time: what is heard late must not take the place of what is known by then.
     pub(crate) telling: tokio::sync::Mutex<()>,
     pub(crate) tasks: Tasks,
+    /// One at a time: a task must not be taken up twice.
+    pub(crate) taking_up: tokio::sync::Mutex<()>,
 }
 
 impl ServerHandler for Server {
@@ -110,6 +116,13 @@ impl ServerHandler for Server {
             let (inner, watched) = (Arc::clone(&self.0), Arc::clone(&watched));
             let context = context.clone();
             let stops = request.name == "run";
+            let asks = |name| {
+                request
+                    .arguments
+                    .as_ref()
+                    .is_some_and(|a| a.contains_key(name))
+            };
+            let is_job = stops && !asks("until") && !asks("shell");
             let goes_on = self.set.ends(&request.name);
             let begun =
                 tokio::spawn(
@@ -118,6 +131,7 @@ impl ServerHandler for Server {
             Working {
                 begun: Some(begun),
                 stops,
+                is_job,
                 goes_on,
             }
         };
@@ -154,16 +168,18 @@ impl ServerHandler for Server {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
+        self.take_up(&request.task_id, context).await;
         self.tasks.get(&request.task_id)
     }
 
     async fn update_task(
         &self,
         request: UpdateTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.take_up(&request.task_id, context).await;
         // None of ours asks for anything.
         self.tasks.get(&request.task_id).map(drop)
     }
@@ -173,6 +189,7 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.take_up(&request.task_id, context.clone()).await;
         let Some(job) = self.tasks.cancel(&request.task_id)? else {
             return Ok(());
         };
@@ -189,6 +206,19 @@ impl ServerHandler for Server {
         Ok(())
     }
 
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        // The library takes what it cannot read for a method that it does not know.
+        match unreadable(self.set, &method, params) {
+            Some(why) => Err(ErrorData::invalid_params(format!("{method}: {why}"), None)),
+            None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)),
+        }
+    }
+
     async fn on_cancelled(
         &self,
         notification: CancelledNotificationParam,
@@ -201,11 +231,35 @@ impl ServerHandler for Server {
     }
 }
 
+/// Why the parameters of a method that is served cannot be read.
+fn unreadable(set: Set, method: &str, params: Option<serde_json::Value>) -> Option<String> {
+    fn why<T: DeserializeOwned>(params: serde_json::Value) -> Option<String> {
+        let read = serde_json::from_value::<T>(params);
+        Some(read.map_or_else(|e| e.to_string(), |_| "params cannot be read".into()))
+    }
+    let has_tasks = set == Set::Compact;
+    let read = match method {
+        "tools/call" => why::<CallToolRequestParams>,
+        "tools/list" => why::<PaginatedRequestParams>,
+        "tasks/get" if has_tasks => why::<GetTaskParams>,
+        "tasks/update" if has_tasks => why::<UpdateTaskParams>,
+        "tasks/cancel" if has_tasks => why::<CancelTaskParams>,
+        "initialize" => why::<InitializeRequestParams>,
+        _ => return None,
+    };
+    match params {
+        None | Some(serde_json::Value::Null) => Some("params are missing".into()),
+        Some(params) => read(params),
+    }
+}
+
 /// A call at work; it ends with whoever holds this.
 struct Working {
     begun: Option<JoinHandle<Result<(Answer, Open), Fault>>>,
     /// Its job ends with the task that it becomes.
     stops: bool,
+    /// It is a run to its end: all that is known of it, its job tells.
+    is_job: bool,
     /// It goes on when nobody waits for it: somebody wanted an end.
     goes_on: bool,
 }
@@ -260,6 +314,50 @@ impl Server {
         self.set == Set::Compact && matches!(tool, "run" | "output") && is_modern && declared
     }
 
+    /// Goes on with the task of a front end before this one, if it is one whose job tells all that there is to know.
+    async fn take_up(&self, id: &str, context: RequestContext<RoleServer>) {
+        if !id::is_process_id(id) {
+            return;
+        }
+        let _turn = self.taking_up.lock().await;
+        if self.tasks.has(id) {
+            return;
+        }
+        let name = context.client_info().map(|info| info.name);
+        let Ok(open) = self.sessions.open(&name.unwrap_or_default()).await else {
+            return;
+        };
+        let (front, process_id) = (Arc::clone(&self.front), id.to_owned());
+        // One that there is not is no task.
+        let (known, job) = tokio::sync::oneshot::channel();
+        let begun = tokio::spawn(async move {
+            let watched = Watched::default();
+            let call = Call {
+                front: &front,
+                client: open.client.clone(),
+                session: open.session.clone(),
+                watched: &watched,
+                max_wait: front.max_wait,
+                task_after: None,
+            };
+            let row = call.row(&process_id).await?;
+            if row.kind != Kind::Command {
+                return Err(Fault::not_found(&process_id, front.names));
+            }
+            let _ = known.send(());
+            Ok((run::go_on(&call, &row).await?, open))
+        });
+        let work = Working {
+            begun: Some(begun),
+            stops: true,
+            is_job: true,
+            goes_on: false,
+        };
+        if job.await.is_ok() {
+            self.become_task(work, id, context);
+        }
+    }
+
     /// The call goes on without a request.
     fn become_task(
         &self,
@@ -288,7 +386,7 @@ impl Server {
             }
         });
         let waiting = waiting.unwrap_or_else(|| following.abort_handle());
-        let task = self.tasks.begin(process_id, waiting, stops);
+        let task = self.tasks.begin(process_id, work.is_job, waiting, stops);
         // It is there now, for whoever asks.
         let _ = known.send(task.task_id.clone());
         task

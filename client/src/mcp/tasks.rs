@@ -42,10 +42,17 @@ impl Tasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a task of a call. Its id is that of the job, unless another call waits for that as well.
+    /// Tells whether there is such a task.
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.lock().contains_key(id)
+    }
+
+    /// Makes a task of a call. `is_job`: of a run to its end, whose task has the id of its job, so that the next front end
+    /// knows it; others have that and a number.
     pub(crate) fn begin(
         &self,
         process_id: &str,
+        is_job: bool,
         waiting: AbortHandle,
         stops: Option<String>,
     ) -> Task {
@@ -53,15 +60,11 @@ impl Tasks {
         if all.len() >= limits::mcp::TASKS {
             all.retain(|_, entry| matches!(entry.state, State::Working));
         }
-        let is_taken = |id: &str| {
-            let entry = all.get(id);
-            entry.is_some_and(|e| matches!(e.state, State::Working))
+        let mut ids = (1..).map(|n| format!("{process_id}.{n}"));
+        let id = match is_job {
+            true => process_id.to_owned(),
+            false => ids.find(|id| !all.contains_key(id)).unwrap_or_default(),
         };
-        let mut ids = (1..).map(|n| match n {
-            1 => process_id.to_owned(),
-            n => format!("{process_id}.{n}"),
-        });
-        let id = ids.find(|id| !is_taken(id)).unwrap_or_default();
         let created = now();
         let entry = Entry {
             created: created.clone(),

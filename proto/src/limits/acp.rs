@@ -17,8 +17,10 @@ pub const RELEASE_TOLD: u64 = 1_000;
 pub const TERMINALS: usize = 500;
 /// Tool calls that are remembered of a session.
 pub const CALLS: usize = 500;
-/// Text of a terminal that stands in a message.
+/// Text of a terminal that stands in a message, as JSON writes it.
 pub const TEXT: usize = 16 * 1024;
+/// Text of all terminals in one message, likewise: many an editor takes no line that is longer than 64 KiB.
+pub const MESSAGE: usize = 48 * 1024;
 /// A field of a tool call that is remembered.
 pub const FIELD: usize = 16 * 1024;
 

@@ -30,8 +30,9 @@ fn main() {
             Ok(mut asked) => {
                 let value = asked["value"].take();
                 verdict!(asked["type"].as_str().unwrap_or_default(), value,
-                    CreateTerminalRequest CreateTerminalResponse TerminalOutputResponse WaitForTerminalExitResponse
-                    KillTerminalResponse ReleaseTerminalResponse InitializeRequest InitializeResponse
+                    CreateTerminalRequest CreateTerminalResponse TerminalOutputRequest TerminalOutputResponse
+                    WaitForTerminalExitRequest WaitForTerminalExitResponse KillTerminalRequest KillTerminalResponse
+                    ReleaseTerminalRequest ReleaseTerminalResponse InitializeRequest InitializeResponse
                     SessionNotification RequestPermissionRequest Error)
             }
         };
