@@ -101,6 +101,13 @@ pub fn has_living_thread(pid: u32) -> bool {
     states.any(|t| !matches!(state_in(&t.path()), None | Some('Z' | 'X')))
 }
 
+/// Tells whether any of its threads has memory, without which nothing can run: who has none is in the middle of its end.
+pub fn has_memory(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let mut sizes = threads.into_iter().flatten().flatten();
+    sizes.any(|t| fs::read_to_string(t.path().join("statm")).is_ok_and(|s| !s.starts_with("0 ")))
+}
+
 /// Command line, house and programs of a process, as far as they can be read.
 pub fn marks_of(pid: u32) -> Vec<u8> {
     use std::os::unix::ffi::OsStringExt;
