@@ -228,8 +228,7 @@ impl Serve for AgentFinish {
         if said.as_ref() == Some(&word) {
             // Asked again by who has lost the answer.
             drop(turn);
-            over(&job).await;
-            return Ok(job.row());
+            return Ok(finished(&caller, &job).await);
         }
         let row = job.row();
         if row.exit_code == Some(word.code) {
@@ -244,7 +243,13 @@ impl Serve for AgentFinish {
         }
         owner.say_last(word);
         drop(turn);
-        over(&job).await;
-        Ok(job.row())
+        Ok(finished(&caller, &job).await)
     }
+}
+
+/// Its row when it is over and what it started stands with who delegated: whoever is answered finds it there.
+async fn finished(caller: &Caller, job: &Job) -> Row {
+    over(job).await;
+    caller.house().registry.hand_over(job);
+    job.row()
 }
