@@ -792,3 +792,23 @@ fn who_types_to_a_sub_agent_is_told_that_it_takes_no_input() {
         );
     });
 }
+
+/// The answer came before the hand-over: a list right behind it showed the commands in the session of the sub-agent.
+#[test]
+fn who_is_told_that_a_sub_agent_has_finished_finds_what_it_started() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for round in 1..=10 {
+            let id = format!("below{round}");
+            let registered = desk.must::<AgentRegister>(delegated("work", &id)).await;
+            let server = inside(house, &registered).start(script("sleep")).await;
+            desk.must::<AgentFinish>(finish(&registered.row.id, 0))
+                .await;
+            let rows = desk.list().await;
+            assert!(
+                rows.iter().any(|r| r.process_id == server.process_id),
+                "round {round}: {rows:?}"
+            );
+        }
+    });
+}

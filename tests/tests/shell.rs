@@ -1617,6 +1617,8 @@ fn lines_are_paged_from_the_newest() {
     in_house(async |house, desk| {
         let id = shell(house, &desk, "dash").await;
         done(&desk, &id, "for i in 1 2 3 4 5; do echo line $i; done").await;
+        // The end of a line stands in front of the prompt, which is a line too.
+        desk.wait_for(&id, For::Prompt).await;
         let read = |back, count| ReadShell {
             session: None,
             id: id.clone(),
