@@ -200,6 +200,7 @@ pub(crate) fn prepare(
         registry.restore_session(record.clone(), stones);
     }
     registry.restore_gone(past.moved.clone());
+    registry.restore_notices(past.notices);
     let mut jobs = Vec::new();
     let mut live = HashSet::new();
     let mut unreadable = Vec::new();
@@ -371,9 +372,7 @@ impl Restored {
         }
         // A first supervisor has an empty arena, and to look at each of its headers would fill two megabytes with them.
         let crashed = past.started_at.is_some();
-        house
-            .registry
-            .restored(past.next_number, past.notices, crashed);
+        house.registry.restored(past.next_number, crashed);
         // What a sub-agent had that ended with the last supervisor.
         for job in &ended {
             house.registry.hand_over(job);

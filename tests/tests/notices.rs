@@ -11,6 +11,7 @@ use ostler_proto::methods::{
 };
 use ostler_proto::shell::Exec;
 use ostler_tests::house::{House, in_house, in_house_of_shells};
+use ostler_tests::process::Process;
 use ostler_tests::{Desk, PATIENCE, Wire, desk::script, within};
 use serde_json::{Value, json};
 
@@ -308,6 +309,42 @@ fn a_cancelled_wait_gives_back_what_it_claimed_in_the_same_instant() {
             answered > 0 && cancelled > 0,
             "{answered} answers, {cancelled} cancels: one of both was never seen"
         );
+    });
+}
+
+/// The numbers of a new supervisor began again at one for ends that it came to before it had read how far they were: they
+/// counted as confirmed, and were never told.
+#[test]
+fn what_ended_while_no_supervisor_was_there_has_numbers_behind_what_was_confirmed() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for _ in 0..3 {
+            let row = desk.start(script("exit 1")).await;
+            desk.over(&row.id).await;
+        }
+        let last = notices(&desk, None).await.pop().expect("three are told");
+        assert!(notices(&desk, Some(last.number)).await.is_empty());
+        let fifo = house.fifo("go");
+        let mut processes = Vec::new();
+        for _ in 0..60 {
+            let ready = format!("say ready , await {fifo}");
+            let row = desk.ready(script(&ready)).await;
+            let pid = desk.get(&row.id).await.row.pid.expect("it runs");
+            processes.push(Process::of(pid).expect("it runs"));
+        }
+        let supervisor = Process::of(house.info().await.hello.pid).expect("it has just answered");
+        supervisor.freeze();
+        house.open(&fifo).await;
+        for process in processes {
+            process.gone().await;
+        }
+        supervisor.signal(libc::SIGKILL);
+        supervisor.gone().await;
+        let desk = house.desk();
+        for n in 4..=63 {
+            desk.over(&format!("t{n}")).await;
+        }
+        assert_eq!(notices(&desk, None).await.len(), 60);
     });
 }
 

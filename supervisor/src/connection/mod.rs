@@ -10,7 +10,6 @@
 
 use std::{os::fd::AsFd, sync::Arc};
 
-use futures_util::FutureExt as _;
 use interprocess::os::unix::uds_local_socket::tokio::Stream;
 use tokio::task::JoinSet;
 
@@ -97,12 +96,10 @@ impl Client {
                             self.outbox.answer(&answer);
                         }
                     }
-                    Routed::Task(mut task) => {
-                        // Most are done at once, and every one begins in the order asked: a task of its own wakes another
-                        // worker, which costs as much as they do.
-                        if task.as_mut().now_or_never().is_none() {
-                            self.tasks.spawn(task);
-                        }
+                    Routed::Task(task) => {
+                        // Not looked at here first, which would save a wake-up: it may wait for a disk that does not
+                        // answer, and that holds up nobody else, also not the other requests of its client.
+                        self.tasks.spawn(task);
                     }
                     Routed::Exit => return End::Exit,
                 },

@@ -133,12 +133,15 @@ impl Registry {
         true
     }
 
+    /// Numbers of notices up to this one are used. Before any job goes on: one that had ended publishes that at once, by a
+    /// number that would count as confirmed.
+    pub(crate) fn restore_notices(&self, newest: u64) {
+        *self.notices.hold() = newest;
+    }
+
     /// Ends a restore: numbers and slots that are in use are not given out again.
-    pub(crate) fn restored(&self, next_number: u64, notices: u64, crashed: bool) {
+    pub(crate) fn restored(&self, next_number: u64, crashed: bool) {
         let mut inner = self.lock();
-        let mut newest = self.notices.hold();
-        *newest = notices.max(*newest);
-        drop(newest);
         let jobs: Vec<_> = inner
             .sessions
             .values()
