@@ -236,7 +236,7 @@ fn an_end_that_one_waits_for_is_told_to_no_other() {
                 looks
             })
         };
-        for _ in 0..60 {
+        for _ in 0..190 {
             let id = agent.start("sleep").await;
             let wait = agent.wire.ask("job/wait", json!({ "ids": [id] })).await;
             // It is under way when what came long after it is answered.
@@ -326,7 +326,7 @@ fn what_ended_while_no_supervisor_was_there_has_numbers_behind_what_was_confirme
         assert!(notices(&desk, Some(last.number)).await.is_empty());
         let fifo = house.fifo("go");
         let mut processes = Vec::new();
-        for _ in 0..60 {
+        for _ in 0..190 {
             let ready = format!("say ready , await {fifo}");
             let row = desk.ready(script(&ready)).await;
             let pid = desk.get(&row.id).await.row.pid.expect("it runs");
@@ -341,10 +341,10 @@ fn what_ended_while_no_supervisor_was_there_has_numbers_behind_what_was_confirme
         supervisor.signal(libc::SIGKILL);
         supervisor.gone().await;
         let desk = house.desk();
-        for n in 4..=63 {
+        for n in 4..=193 {
             desk.over(&format!("t{n}")).await;
         }
-        assert_eq!(notices(&desk, None).await.len(), 60);
+        assert_eq!(notices(&desk, None).await.len(), 190);
     });
 }
 
