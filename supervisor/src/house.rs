@@ -15,6 +15,7 @@ use crate::{
     clock::Moment,
     job::{Job, Who},
     keeper::wire::Facts,
+    ledger::Entry,
     life::{self, Tools, plan},
     process::link::{JobFds, Leave},
     registry::{Lease, Registry},
@@ -124,6 +125,16 @@ impl House {
             house.ended.notify_one();
             house.shorten_ledger();
         });
+    }
+
+    /// A run goes on without its request from here on, also over a crash. True when it was bound to it.
+    pub(crate) fn unbind(&self, job: &Job) -> bool {
+        let was_bound = job.unbind();
+        if was_bound {
+            let number = job.spec.number;
+            self.tools.ledger.append(&Entry::Unbound { number });
+        }
+        was_bound
     }
 
     /// Stops the jobs of a session when its lease is over and nobody came meanwhile. Records and artifacts stay.

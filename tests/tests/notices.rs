@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ostler_proto::job::{Outcome, State};
 use ostler_proto::methods::{
-    For, JobRelease, JobSignal, JobStop, JobTail, Notice, OpenSession, ReadNotices, SessionNotices,
-    ShellExec, SignalJob, Stop, Tail, Target,
+    For, JobRelease, JobRun, JobSignal, JobStop, JobTail, Notice, OpenSession, ReadNotices, Run,
+    SessionNotices, ShellExec, SignalJob, Stop, Tail, Target,
 };
 use ostler_proto::shell::Exec;
 use ostler_tests::house::{House, in_house, in_house_of_shells};
@@ -393,6 +393,27 @@ fn a_run_whose_client_is_killed_is_noticed_and_a_cancelled_one_is_not() {
         let row = desk.over("t2").await;
         assert_eq!(row.outcome, Some(Outcome::Stopped));
         assert_eq!(noticed(&desk).await, ["t2"]);
+    });
+}
+
+/// Its request let it go after its time, and a crash took it back: its end was nobody's news, and it was stopped when no
+/// client came back for it.
+#[test]
+fn a_run_that_went_on_in_the_background_stays_there_over_a_crash() {
+    in_house(async |house| {
+        let (desk, fifo) = (house.desk(), house.fifo("go"));
+        let run = Run {
+            start: script(&format!("say ready , await {fifo} , exit 3")),
+            wait_ms: Some(1),
+            ..Run::default()
+        };
+        let result = desk.must::<JobRun>(run).await;
+        assert!(result.detached);
+        house.kill_supervisor().await;
+        house.open(&fifo).await;
+        let row = desk.over(&result.row.id).await;
+        assert_eq!(row.exit_code, Some(3));
+        assert_eq!(noticed(&desk).await, [row.id]);
     });
 }
 

@@ -117,7 +117,7 @@ impl Running {
             told = over => { told.map_err(|_| gone())?; false }
             Ok(_) = unbound.wait_for(|bound| !bound) => true,
             () = detach, if self.wait_ms.is_some() => {
-                job.unbind();
+                self.caller.house().unbind(&job);
                 true
             }
         };

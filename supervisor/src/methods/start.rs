@@ -156,16 +156,7 @@ impl Serve for JobDetach {
             &params.id,
             &caller.access(),
         )?;
-        let was_held = job.status().finished.is_none() && job.unbind();
-        if was_held {
-            caller
-                .house()
-                .tools
-                .ledger
-                .append(&crate::ledger::Entry::Unbound {
-                    number: job.spec.number,
-                });
-        }
+        let was_held = job.status().finished.is_none() && caller.house().unbind(&job);
         Ok(DetachedJob {
             row: job.row(),
             already: !was_held,
