@@ -9,7 +9,7 @@ use std::{
 
 use ostler_proto::{
     editor::EditorOptions,
-    methods::{ResourceLimit, Start},
+    methods::{OpenSession, ResourceLimit, Start},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -27,6 +27,8 @@ pub(crate) struct Editor {
 struct Inner {
     shows_progress: bool,
     dress: Dress,
+    /// How its session was opened.
+    session: Option<OpenSession>,
     /// Our requests that have no answer yet, by their ids.
     asked: HashMap<String, oneshot::Sender<bool>>,
     works: Vec<(Value, Arc<Notify>)>,
@@ -62,6 +64,16 @@ pub(crate) struct Cancellable<'a> {
 }
 
 impl Editor {
+    /// Keeps how its session was opened: where somebody closes that, its next command opens it again.
+    pub(crate) fn has_opened(&self, session: OpenSession) {
+        self.lock().session = Some(session);
+    }
+
+    /// How its session was opened.
+    pub(crate) fn session(&self) -> Option<OpenSession> {
+        self.lock().session.clone()
+    }
+
     /// Takes what it said in its `initialize`.
     pub(crate) fn introduce(&self, shows_progress: bool, options: EditorOptions) {
         let mut inner = self.lock();

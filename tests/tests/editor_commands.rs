@@ -643,6 +643,33 @@ fn a_session_of_the_editors_choice_keeps_the_lease_that_it_has() {
     });
 }
 
+/// Each of its commands was refused with a hint that no editor can follow.
+#[test]
+fn an_editor_whose_session_was_closed_or_adopted_has_another_with_its_next_command() {
+    in_house(async |house| {
+        let desk = house.desk();
+        desk.list().await;
+        let mut editor = Editor::open(house, json!({})).await;
+        let id = editor.ostler()["session"]["id"].as_str();
+        let id = id
+            .unwrap_or_else(|| panic!("{}", editor.ostler()))
+            .to_owned();
+        for end in [
+            &["session", "close", &id][..],
+            &["session", "adopt", &id, "--into", "x"],
+        ] {
+            editor.call("ostler.start", puppet_line("sleep")).await;
+            let said = house.cli(end);
+            assert_eq!(said.code, 0, "{said:?}");
+            let table = editor.call("ostler.list", json!([])).await;
+            assert_eq!(table["jobs"], json!([]), "{end:?}");
+        }
+        let run = editor.call("ostler.run", puppet_line("exit 3")).await;
+        assert_eq!(run["exitCode"], 3, "{run}");
+        assert_eq!(desk.list().await.len(), 1, "the adopted one is there");
+    });
+}
+
 #[test]
 fn what_an_editor_says_of_its_environment_is_what_its_jobs_have() {
     in_house(async |house| {

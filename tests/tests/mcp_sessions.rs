@@ -509,6 +509,53 @@ fn a_headless_front_end_that_is_ended_by_a_signal_says_what_became_of_all_jobs_t
     });
 }
 
+/// Every later call said `no job .` or where the jobs are now, for good.
+#[test]
+fn an_agent_whose_session_was_closed_or_adopted_goes_on_in_another() {
+    in_empty_house(async |house| {
+        house.cli(&["session", "open", "other"]);
+        for (args, tool) in [
+            (&[][..], "run"),
+            (&["--session", "x"], "run"),
+            (&["--tools", "epoch"], "terminal"),
+            (&["--tools", "dsh"], "bash"),
+        ] {
+            for ends in ["close", "adopt"] {
+                let mut mcp = Mcp::named(house, "brk", args).await;
+                let mut ask = json!({"command": "true"});
+                if tool == "bash" {
+                    ask["description"] = "x".into();
+                }
+                mcp.call(tool, ask.clone()).await;
+                let said = house.cli(&["session", "ls", "-q"]);
+                let ours = said.out.lines().find(|id| *id != "other");
+                let ours = ours.unwrap_or_else(|| panic!("{said:?}")).to_owned();
+                let end: &[&str] = match ends {
+                    "close" => &["session", "close", &ours],
+                    _ => &["session", "adopt", &ours, "--into", "other"],
+                };
+                assert_eq!(house.cli(end).code, 0, "{args:?} {ends}");
+                let told = mcp.call(tool, ask.clone()).await;
+                assert!(told.text.contains("Try again"), "{args:?} {ends}: {told:?}");
+                let told = mcp.call(tool, ask).await;
+                assert!(!told.is_error, "{args:?} {ends}: {told:?}");
+                let jobs = match ends {
+                    "close" => "its jobs are gone",
+                    _ => "its jobs are those of session other",
+                };
+                let words = format!("[the session before this one has ended: {jobs}]");
+                assert!(told.text.contains(&words), "{args:?} {ends}: {told:?}");
+                mcp.close().await;
+                house.cli(&["session", "close", &ours]);
+                let rest = house.cli(&["session", "ls", "-q"]).out;
+                for id in rest.lines().filter(|id| *id != "other") {
+                    house.cli(&["session", "close", id]);
+                }
+            }
+        }
+    });
+}
+
 /// What it started belongs to the session that delegated, and the receipt says so.
 #[test]
 fn the_receipt_of_a_stopped_sub_agent_names_the_commands_that_go_on() {

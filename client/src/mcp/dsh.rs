@@ -389,11 +389,7 @@ async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> 
 }
 
 async fn rows(call: &Call<'_>) -> Result<Vec<Row>, Fault> {
-    let list = List {
-        session: call.session.clone(),
-        ..List::default()
-    };
-    let table = call.client.ask::<JobList>(list).await;
+    let table = call.client.ask::<JobList>(List::default()).await;
     Ok(table.map_err(|e| call.fault("", &e))?.jobs)
 }
 

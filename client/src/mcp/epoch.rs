@@ -5,7 +5,7 @@ use ostler::Error;
 use ostler_proto::job::{Kind, Outcome, Row};
 use ostler_proto::limits;
 use ostler_proto::methods::{
-    For, JobStart, OnLimit, OutputPolicy, Reason, ShellClose, ShellList, Start, Stdin, Target,
+    For, JobStart, List, OnLimit, OutputPolicy, Reason, ShellClose, ShellList, Start, Stdin, Target,
 };
 use ostler_proto::shell::Send;
 
@@ -397,11 +397,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
 }
 
 async fn shell_list(call: &Call<'_>) -> Result<Answer, Fault> {
-    let list = ostler_proto::methods::List {
-        session: call.session.clone(),
-        ..ostler_proto::methods::List::default()
-    };
-    let table = call.client.ask::<ShellList>(list).await;
+    let table = call.client.ask::<ShellList>(List::default()).await;
     let shells = table.map_err(|e: Error| call.fault("", &e))?.shells;
     let rows = shells.iter().map(|s| list::list_row(call, &s.row));
     let blocks: Vec<Block> = join_all(rows).await;

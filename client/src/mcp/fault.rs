@@ -16,6 +16,8 @@ pub(crate) struct Fault {
     pub(crate) words: String,
     /// The house or the session is not there any more: what comes next begins anew.
     pub(crate) gone: bool,
+    /// The session that has the jobs then, if one has.
+    pub(crate) moved_to: Option<String>,
 }
 
 impl Fault {
@@ -25,6 +27,7 @@ impl Fault {
             kind,
             words: words.into(),
             gone: false,
+            moved_to: None,
         }
     }
 
@@ -144,7 +147,24 @@ impl Fault {
             RefusalKind::Leaving => Self::unavailable(&message),
             RefusalKind::SessionGone => Self {
                 gone: true,
-                ..Self::unavailable("this session has ended")
+                ..Self::new(
+                    "unavailable",
+                    "this session was closed, and its jobs with it. Try again: the next call begins another",
+                )
+            },
+            RefusalKind::Moved => Self {
+                gone: true,
+                moved_to: refusal
+                    .data
+                    .get("to")
+                    .and_then(|to| to.as_str())
+                    .map(str::to_owned),
+                ..Self::new(
+                    "moved",
+                    format!(
+                        "{message}, which has its jobs. Try again: the next call begins another session"
+                    ),
+                )
             },
             RefusalKind::BadArgument => Self::argument(format!("{message}. Nothing was started.")),
             _ => Self::new(refusal.kind.word(), format!("{message}.")),

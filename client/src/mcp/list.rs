@@ -12,11 +12,7 @@ use super::{status, words};
 
 /// All jobs: live ones first, then the newest ended.
 pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Fault> {
-    let all = List {
-        session: call.session.clone(),
-        ..List::default()
-    };
-    let table = call.client.ask::<JobList>(all).await;
+    let table = call.client.ask::<JobList>(List::default()).await;
     let rows = table.map_err(|e| call.fault("", &e))?.jobs;
     let total = rows.len();
     let mut live = Vec::new();

@@ -31,7 +31,7 @@ use super::fault::Fault;
 use super::front::{Call, Front};
 use super::progress::{self, Watched};
 use super::run;
-use super::session::{self, Open, Sessions};
+use super::session::{Open, Sessions};
 use super::status;
 use super::tasks::Tasks;
 use super::transport::{Prepared, key};
@@ -431,10 +431,11 @@ impl Inner {
         match answer {
             Ok((answer, open)) => (answer, Some(open)),
             Err(fault) => {
+                let text = fault.text();
                 if fault.gone {
-                    self.sessions.forget().await;
+                    self.sessions.forget(fault.moved_to).await;
                 }
-                (Answer::error(fault.text()), None)
+                (Answer::error(text), None)
             }
         }
     }
@@ -502,14 +503,15 @@ impl Inner {
         let _turn = self.telling.lock().await;
         let ledger = &self.front.ledger;
         let ask = ReadNotices {
-            session: open.session.clone(),
+            session: None,
             seen: ledger.seen(),
         };
         let heard = match open.client.ask::<SessionNotices>(ask).await {
             Ok(heard) => heard.notices,
             Err(error) => {
-                if session::is_gone(&error) {
-                    self.sessions.forget().await;
+                let fault = Fault::of(&error, "", self.set.names());
+                if fault.gone {
+                    self.sessions.forget(fault.moved_to).await;
                 }
                 Vec::new()
             }

@@ -71,6 +71,8 @@ struct State {
     file: Option<File>,
     /// There was one before.
     had: bool,
+    /// The session that has its jobs now.
+    moved_to: Option<String>,
 }
 
 impl Sessions {
@@ -101,27 +103,32 @@ impl Sessions {
         };
         if std::mem::replace(&mut state.had, true) {
             self.ledger.forget();
+            let jobs = match state.moved_to.take() {
+                Some(to) => format!("its jobs are those of session {to}"),
+                None => "its jobs are gone".into(),
+            };
             self.ledger
-                .add_once("the session before this one has ended: its jobs are gone".into());
+                .add_once(format!("the session before this one has ended: {jobs}"));
         }
         state.open = Some(open.clone());
         Ok(open)
     }
 
-    /// Forgets a session that is not there any more.
-    pub(crate) async fn forget(&self) {
-        self.state.lock().await.open = None;
+    /// Forgets a session that is not there any more. `moved_to`: the one that has its jobs.
+    pub(crate) async fn forget(&self, moved_to: Option<String>) {
+        let mut state = self.state.lock().await;
+        (state.open, state.moved_to) = (None, moved_to);
     }
 
     /// Ends the session and everything in it. Returns what became of its jobs; nothing where there was none, or nobody is
     /// there to say it.
     pub(crate) async fn close(&self) -> Option<Result<StopSummary, Error>> {
         let open = self.state.lock().await.open.take()?;
-        let close = CloseSession {
-            session: open.session,
-            ..CloseSession::default()
-        };
-        Some(open.client.ask::<SessionClose>(close).await)
+        Some(
+            open.client
+                .ask::<SessionClose>(CloseSession::default())
+                .await,
+        )
     }
 
     fn options(&self) -> Result<Options, Error> {
@@ -284,7 +291,9 @@ impl Sessions {
 pub(crate) fn is_gone(error: &Error) -> bool {
     match error {
         Error::Unavailable(why) => matches!(**why, ostler::Unavailable::NotRunning),
-        Error::Refused(refusal) => refusal.kind == RefusalKind::SessionGone,
+        Error::Refused(refusal) => {
+            matches!(refusal.kind, RefusalKind::SessionGone | RefusalKind::Moved)
+        }
         _ => false,
     }
 }

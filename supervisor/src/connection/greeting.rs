@@ -110,7 +110,11 @@ async fn open(
         ..OpenSession::default()
     };
     let registry = &caller.house().registry;
-    let open = |ask| caller.change_access(|access| registry.open(ask, access));
+    let open = |ask: OpenSession| -> Result<OpenedSession, Refusal> {
+        let opened = caller.change_access(|access| registry.open(ask.clone(), access))?;
+        caller.editor().has_opened(ask);
+        Ok(opened)
+    };
     match open(ask.clone()) {
         // Another window has it, and this one cannot prove that it is the same person's.
         Err(refusal)

@@ -42,6 +42,7 @@ impl Serve for WorkspaceExecuteCommand {
             offered.name,
             command::RUN | command::TAIL | command::WAIT | command::STOP
         );
+        open_again(&caller)?;
         let work = Work::new(&caller, token, takes_time);
         match offered.name {
             command::START => start(caller, given, work).await,
@@ -52,6 +53,23 @@ impl Serve for WorkspaceExecuteCommand {
             command::STOP => stop(caller, given, work).await,
             _ => send(caller, given, work).await,
         }
+    }
+}
+
+/// Opens the session of an editor anew, where somebody has closed or adopted the last one: an editor has no way to.
+fn open_again(caller: &Caller) -> Result<(), Refusal> {
+    let registry = &caller.house().registry;
+    let Some(mut ask) = caller.editor().session() else {
+        return Ok(());
+    };
+    match registry.key_of(None, &caller.access()) {
+        Err(r) if matches!(r.kind, RefusalKind::SessionGone | RefusalKind::Moved) => {
+            // That was the last one's.
+            ask.token = None;
+            caller.change_access(|access| registry.open(ask, access))?;
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -203,7 +203,12 @@ impl Inner {
             [] => {
                 let mut adopted = self.gone.newest_first();
                 if let Some(gone) = adopted.find(|g| access.holds(&g.key)) {
-                    return Err(Refusal::moved(&gone.id, &gone.to));
+                    return Err(Refusal::moved(&gone.id, &gone.to).with("renamed", false));
+                }
+                if !access.attached.is_empty() {
+                    let words = "the session of this connection was closed";
+                    return Err(Refusal::new(RefusalKind::SessionGone, words)
+                        .hint("session/open begins another"));
                 }
                 Err(Refusal::new(
                     RefusalKind::NotFound,
