@@ -5,7 +5,9 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use crate::{caller::Caller, job::Job};
+use ostler_proto::job::Row;
+
+use crate::{caller::Caller, job::Job, registry::Admission};
 
 tokio::task_local! {
     /// What the answer of the request that is being served tells.
@@ -53,6 +55,15 @@ pub(crate) fn told(caller: &Caller, job: &Arc<Job>) {
     {
         claim.told();
     }
+}
+
+/// The row with which a start is answered; whoever reads in it that the job never ran needs no notice of that.
+pub(crate) fn started(caller: &Caller, admission: &Admission) -> Row {
+    let row = admission.row();
+    if row.spawn_error.is_some() {
+        told(caller, admission.job());
+    }
+    row
 }
 
 /// Serves a request; returns what its answer tells besides.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ostler_proto::job::{Outcome, State};
 use ostler_proto::methods::{
-    For, JobRelease, JobRun, JobSignal, JobStop, JobTail, Notice, OpenSession, ReadNotices, Run,
-    SessionNotices, ShellExec, SignalJob, Stop, Tail, Target,
+    For, JobRelease, JobRun, JobSignal, JobStart, JobStop, JobTail, Notice, OpenSession,
+    ReadNotices, Run, SessionNotices, ShellExec, SignalJob, Start, Stop, Tail, Target,
 };
 use ostler_proto::shell::Exec;
 use ostler_tests::house::{House, in_house, in_house_of_shells};
@@ -135,6 +135,13 @@ fn what_its_owner_waited_for_read_to_the_end_or_ended_is_not_noticed() {
             row.id
         };
         desk.wait(&ended("exit 1").await).await;
+        let never = Start {
+            args: vec!["no-such-program".into()],
+            cwd: Some("/".into()),
+            ..Start::default()
+        };
+        let row = desk.must::<JobStart>(never).await;
+        assert!(row.spawn_error.is_some(), "{row:?}");
         let row = desk.start(script("say going , exit 1")).await;
         desk.wait_for(&row.id, For::Text("never".into())).await;
         let read = ended("say all of it").await;

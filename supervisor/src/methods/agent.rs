@@ -17,6 +17,7 @@ use super::{Serve, start::begun};
 use crate::{
     agent,
     caller::Caller,
+    claim,
     house::over,
     job::{Job, Plan, Status},
     ledger::checksum,
@@ -55,7 +56,7 @@ impl Serve for AgentRegister {
         }
         begun(job).await;
         Ok(RegisteredAgent {
-            row: admission.row(),
+            row: claim::started(&caller, &admission),
             child,
         })
     }

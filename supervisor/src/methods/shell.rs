@@ -72,7 +72,7 @@ impl Serve for ShellOpen {
             reason,
             text: send::opening(job),
             exec: takes_lines(job) && reason != Some(Reason::InputWait),
-            row: admission.row(),
+            row: claim::started(&caller, &admission),
         })
     }
 }

@@ -15,6 +15,7 @@ use ostler_proto::{
 use super::Serve;
 use crate::{
     caller::Caller,
+    claim,
     house::{House, over},
     job::{Job, Plan},
     life::{plan, texts},
@@ -61,7 +62,7 @@ impl Serve for JobStart {
     async fn serve(caller: Caller, params: Start) -> Result<Row, Refusal> {
         let admission = admit(&caller, params, false)?;
         begun(admission.job()).await;
-        Ok(admission.row())
+        Ok(claim::started(&caller, &admission))
     }
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct Watch {
 
 /// Lists the ends of background jobs that were not confirmed yet, oldest first.
 ///
-/// What you waited for, read to its end or stopped is no news. Of an agent's session it is news until the agent was told.
+/// What you waited for, read to its end or stopped is no news. Of an agent's session it is news until the agent was told, or
+/// until you confirm it here.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
