@@ -59,7 +59,7 @@ class Bare:
 
 class Ours:
     def __init__(self, connection, shell):
-        self.connection = connection
+        self.connection, self.shell = connection, shell
         opened = self.connection.ask("shell/open", {"args": [shell], "clean": True, "env": ENV, "envReplace": True, "waitMs": 10000})
         self.id = opened["row"]["id"]
         request = {"jsonrpc": "2.0", "id": 0, "method": "shell/exec", "params": {"id": self.id, "line": "true"}}
@@ -70,11 +70,14 @@ class Ours:
         self.connection.socket.sendall(self.request)
         self.answer = b""
         while not self.answer.endswith(b"\n"):
+            # As the bare one waits: who sleeps in the call itself is woken in vain when its request is read.
+            select.select([self.connection.socket], [], [], 10)
             self.answer += self.connection.socket.recv(65536)
 
     def check(self):
-        done = json.loads(self.answer)["result"]
-        assert done.get("exitCode") == 0 and done["output"] == "", done
+        done = json.loads(self.answer).get("result", {})
+        if done.get("exitCode") != 0 or done["output"]:
+            raise SystemExit(f"{self.shell}: {self.answer.decode()}")
 
     def close(self):
         self.connection.ask("shell/close", {"id": self.id})

@@ -87,6 +87,7 @@ pub mod tree;
 
 mod ready;
 
+mod alarm;
 mod clock;
 
 mod file;

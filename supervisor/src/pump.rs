@@ -169,8 +169,10 @@ impl Watched {
 
 /// How a turn has ended.
 enum Turned {
-    /// There will be more.
+    /// There may be more now.
     Open,
+    /// Nothing stands there: the runtime tells of more.
+    Empty,
     /// And so much that the pump is to watch for it, or so little that the runtime is to.
     Loud,
     Calm,
@@ -294,11 +296,12 @@ impl Pump {
             }
             let source = if turn_of_err { &mut err } else { &mut out };
             turn_of_err = !turn_of_err;
-            if let Some(open) = source {
-                let turned = self.turn(open).await;
-                if !matches!(turned, Turned::Open) {
-                    *source = source.take().and_then(|source| source.turned(&turned));
-                }
+            let Some(open) = source else { continue };
+            match self.turn(open).await {
+                // No room is to be made for others by one that waits in any case: the runtime would wake a second thread.
+                Turned::Empty => continue,
+                Turned::Open => {}
+                turned => *source = source.take().and_then(|source| source.turned(&turned)),
             }
             tokio::task::yield_now().await;
         }
@@ -314,9 +317,9 @@ impl Pump {
         loop {
             let fd = open.fd.get().as_fd();
             match self.pumps.pool.step(fd, &self.job.log, open.stream) {
-                Ok(Step::Moved(n)) if n < left => left -= n,
-                Ok(Step::Moved(_)) if left > 0 => left = 0,
-                Ok(Step::Moved(_) | Step::Empty) => {
+                Ok(Step::Moved(n) | Step::Short(n)) if n < left => left -= n,
+                Ok(Step::Moved(_) | Step::Short(_)) if left > 0 => left = 0,
+                Ok(Step::Moved(_) | Step::Short(_) | Step::Empty) => {
                     self.listen();
                     return;
                 }
@@ -346,8 +349,9 @@ impl Pump {
         let fd = fd.get();
         let mut pauses = 0;
         for _ in 0..STEPS {
-            match self.pumps.pool.step(fd.as_fd(), &self.job.log, *stream) {
-                Ok(Step::Moved(n)) => {
+            let step = self.pumps.pool.step(fd.as_fd(), &self.job.log, *stream);
+            match step {
+                Ok(Step::Moved(n) | Step::Short(n)) => {
                     self.job.saw_output();
                     noise.saw(n, fd, &self.pumps);
                     self.check_limit();
@@ -356,14 +360,22 @@ impl Pump {
                     if self.over_limit {
                         return Turned::Open;
                     }
-                    if self.scan.is_some() && ready.is_some() && noise.is_loud(n) {
-                        return Turned::Loud;
+                    if let (Some(_), Some(ready)) = (&self.scan, &mut ready) {
+                        if noise.is_loud(n) {
+                            return Turned::Loud;
+                        }
+                        if n < TALKS && matches!(step, Ok(Step::Short(_))) {
+                            // That was all: a terminal hands out what it has. To ask once more costs a wait for a thread of
+                            // the kernel; what comes after this read is a new event.
+                            ready.clear_ready();
+                            return Turned::Empty;
+                        }
                     }
                 }
                 Ok(Step::Empty) => match &mut ready {
                     Some(ready) => {
                         ready.clear_ready();
-                        return Turned::Open;
+                        return Turned::Empty;
                     }
                     None if !ready::within(fd, PAUSE) => return Turned::Calm,
                     None => {

@@ -130,7 +130,7 @@ impl House {
                         continue;
                     }
                     match pool.step(end.as_fd(), log, stream as u8)? {
-                        Step::Moved(_) => moved = true,
+                        Step::Moved(_) | Step::Short(_) => moved = true,
                         Step::Closed => closed.store(true, Ordering::Release),
                         Step::Empty => {}
                         Step::WaitForSpill => moved = log.spill_pending().map(|_| true)?,

@@ -2,11 +2,12 @@
 //! change, and its end is an end.
 
 use ostler_proto::job::{Outcome, Size, State};
+use ostler_proto::limits::RING;
 use ostler_proto::methods::{
-    JobResize, JobSignal, JobStart, JobWrite, Resize, SignalJob, Start, Stdin, Write,
+    For, JobResize, JobSignal, JobStart, JobWrite, Resize, SignalJob, Start, Stdin, Write,
 };
 use ostler_proto::refusal::RefusalKind;
-use ostler_tests::{Desk, PATIENCE, command, in_house, process, rounds, within};
+use ostler_tests::{Desk, PATIENCE, command, in_house, process, puppet, rounds, within};
 
 const WINDOW: Size = Size {
     rows: 40,
@@ -38,6 +39,29 @@ async fn type_in(desk: &Desk, id: &str, text: &str, eof: bool) {
     };
     let written = desk.must::<JobWrite>(write).await;
     assert!(written.complete, "{written:?}");
+}
+
+/// A read that the edge of the ring cut short was taken for all that the terminal had, and what stood behind it stayed there
+/// until the program printed more.
+#[test]
+fn what_a_terminal_shows_across_the_edge_of_the_ring_is_there_at_once() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let fifo = house.fifo("go");
+        let before = RING - 500;
+        let line = format!(
+            "stty -opost; head -c {} /dev/zero | tr '\\0' x; printf READY; exec {} await {fifo} , out 1000 , sleep",
+            before - 5,
+            puppet()
+        );
+        let row = desk.start(sh(&line)).await;
+        desk.wait_for(&row.id, For::Text("READY".into())).await;
+        house.open(&fifo).await;
+        desk.until(&row.id, "all of it", |job| {
+            job.row.output.end == before + 1_000
+        })
+        .await;
+    });
 }
 
 #[test]

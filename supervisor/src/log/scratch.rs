@@ -36,8 +36,10 @@ pub struct ScratchPair {
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many bytes are in the log now.
+    /// So many bytes are in the log now, as many as were wanted.
     Moved(u64),
+    /// So many, fewer than that: a terminal holds no more, unless these are nearly as many as it hands out in one go.
+    Short(u64),
     /// Nothing to read at present.
     Empty,
     /// The end of the pipe or PTY.
@@ -127,7 +129,7 @@ pub fn step(pair: &ScratchPair, source: BorrowedFd<'_>, log: &Log, stream: u8) -
         Ok(0) => Ok(Step::Closed),
         Ok(n) => {
             fill(pair, &block, log, &turn, stream, n)?;
-            Ok(Step::Moved(n))
+            Ok(moved(n, want))
         }
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
             plain(&block, source, log, &turn, stream, want)
@@ -256,8 +258,16 @@ fn plain(
     block.set(BlockWord::Pend, 0);
     match got {
         Ok(0) => Ok(Step::Closed),
-        Ok(n) => Ok(Step::Moved(n)),
+        Ok(n) => Ok(moved(n, want)),
         Err(e) => quiet(&e).ok_or(e),
+    }
+}
+
+fn moved(n: u64, want: u64) -> Step {
+    if n < want {
+        Step::Short(n)
+    } else {
+        Step::Moved(n)
     }
 }
 

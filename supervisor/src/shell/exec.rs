@@ -733,7 +733,7 @@ fn answer(
             Some(ended) => ended.exit_code,
             None => done.and_then(|d| d.code),
         },
-        cwd: done.and_then(|d| d.cwd.clone().or_else(|| directory(job))),
+        cwd: done.and_then(|d| d.cwd.clone().or_else(|| talk?.directory(pid?))),
         duration_ms: clock::mono().saturating_sub(handed.began.mono),
         shared,
         others,
@@ -753,13 +753,6 @@ pub(super) fn span(job: &Job, line: Option<&Line>, done: Option<&Mark>) -> (u64,
         None => job.log.end(),
     };
     (begin, end.max(begin))
-}
-
-/// Where the shell is, by the kernel: its own name for it may hold what no mark can.
-fn directory(job: &Job) -> Option<String> {
-    let pid = job.status().pid?;
-    let path = std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
-    Some(path.to_string_lossy().into_owned())
 }
 
 /// What was printed, as the answer has it.

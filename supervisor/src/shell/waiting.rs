@@ -3,10 +3,10 @@
 //! In this order: the shell has ended; our line has; its prompt is back; the kernel shows somebody in front waiting for
 //! the terminal; it has been quiet for long, which proves nothing and is said to be inferred; the time is over.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use ostler_proto::methods::Reason;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::{
     job::Job,
@@ -98,9 +98,7 @@ impl Waiting<'_> {
         let mut status = self.job.watch();
         let (mut end, mut silent_since, mut pause) =
             (self.job.log.end(), Instant::now(), ASK_FIRST);
-        // One timer, set anew only when it has fired or must fire sooner: each that is set may wake another thread,
-        // and a prompt comes in ten small writes, each of which puts off what is due.
-        let mut alarm = pin!(sleep_until(silent_since + ASK_FIRST));
+        let mut alarm = self.talk.alarm.take();
         loop {
             // Before looking: what comes afterwards is news.
             news.mark_unchanged();
@@ -143,13 +141,10 @@ impl Waiting<'_> {
                 self.quiet.map(|q| silent_since + q),
             ];
             let next = next.into_iter().flatten().min().unwrap_or(ask_at);
-            if alarm.is_elapsed() || next < alarm.deadline() {
-                alarm.as_mut().reset(next);
-            }
             tokio::select! {
                 Ok(()) = news.changed() => {}
                 Ok(()) = status.changed() => {}
-                () = alarm.as_mut() => {}
+                () = alarm.at(next) => {}
             }
         }
     }

@@ -13,6 +13,7 @@ mod screen;
 mod sieve;
 pub(crate) mod talk;
 pub(crate) mod text;
+mod witness;
 
 use std::{
     io,

@@ -6,10 +6,8 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File},
-    io,
+    fs,
     os::unix::fs::{FileExt as _, MetadataExt as _},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// Members that are looked at: a group of thousands waits for nothing that we could tell in time.
@@ -88,46 +86,6 @@ pub(crate) fn works(place: Place) -> bool {
     })
 }
 
-/// Whether a shell has living children, asked after each of its lines: the file that tells it stays open, as to find it
-/// each time costs more than to read it.
-#[derive(Debug, Default)]
-pub(crate) struct Offspring(Mutex<Option<File>>);
-
-impl Offspring {
-    /// It has living children: who they are is not asked. `pid`: of the shell, always the same one.
-    pub(crate) fn lives(&self, pid: u32) -> bool {
-        let mut kept = self.kept();
-        let file = match kept.take() {
-            Some(file) => file,
-            None => match File::open(format!("/proc/{pid}/task/{pid}/children")) {
-                Ok(file) => file,
-                // Gone; else who cannot be looked at may have some: no descriptor was left.
-                Err(e) => return e.kind() != io::ErrorKind::NotFound,
-            },
-        };
-        let file = kept.insert(file);
-        let mut numbers = [0; 4096];
-        // Of a shell that is gone there is nothing to read. A number that is cut is the last of hundreds.
-        let n = file.read_at(&mut numbers, 0).unwrap_or(0);
-        let text = std::str::from_utf8(&numbers[..n]).unwrap_or_default();
-        let mut pids = text.split_whitespace().filter_map(|c| c.parse().ok());
-        pids.any(is_alive)
-    }
-
-    /// It has ended: its record may be kept for a day, and needs no descriptor.
-    pub(crate) fn close(&self) {
-        self.kept().take();
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Option<File>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn is_alive(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != 'Z')
-}
-
 /// A process would not die of this signal now: it catches or ignores it.
 pub(crate) fn withstands(pid: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -174,6 +132,11 @@ fn children(pid: u32, thread: u32) -> Vec<u32> {
     let children = fs::read_to_string(path).unwrap_or_default();
     let numbers = children.split_whitespace().filter_map(|c| c.parse().ok());
     numbers.filter(|c| is_alive(*c)).collect()
+}
+
+/// It is there and no zombie.
+pub(super) fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
 
 /// State and process group. The name before them may hold anything, also blanks and parentheses.

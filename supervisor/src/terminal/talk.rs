@@ -17,9 +17,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     handed::{Handed, HandedOnes},
     marks::{Letter, Mark, Scanner},
-    proof::Offspring,
+    witness::Witness,
 };
-use crate::log::{Filter, Log};
+use crate::{
+    alarm::Alarm,
+    log::{Filter, Log},
+};
 
 /// Unread output above this is not searched for marks when no line of ours runs: what counts is how it ends.
 const CATCH_UP: u64 = 4 * 1024 * 1024;
@@ -45,9 +48,11 @@ pub(crate) struct Talk {
     /// Nobody lived in it besides the shell when its last line ended, and nobody has typed since.
     alone: AtomicBool,
     number: AtomicU64,
-    offspring: Offspring,
+    witness: Witness,
     /// Up to where the log has been handed back to those who talk.
     told: AtomicU64,
+    /// Of whoever waits for its prompt.
+    pub(crate) alarm: Alarm,
 }
 
 /// What the marks have said so far.
@@ -112,8 +117,9 @@ impl Talk {
             entered: AtomicBool::new(false),
             alone: AtomicBool::new(false),
             number: AtomicU64::new(0),
-            offspring: Offspring::default(),
+            witness: Witness::default(),
             told: AtomicU64::new(0),
+            alarm: Alarm::default(),
         }
     }
 
@@ -198,12 +204,17 @@ impl Talk {
 
     /// It has ended.
     pub(crate) fn close(&self) {
-        self.offspring.close();
+        self.witness.close();
     }
 
     /// Somebody lives in it besides the shell itself, which has this number.
     pub(crate) fn has_others(&self, pid: u32) -> bool {
-        self.offspring.lives(pid)
+        self.witness.has_children(pid)
+    }
+
+    /// Where the shell is, by the kernel.
+    pub(crate) fn directory(&self, pid: u32) -> Option<String> {
+        self.witness.directory(pid)
     }
 
     /// Nobody else can print: what lives in a shell was started by a line of it.
