@@ -1,7 +1,9 @@
 //! Promise: an agent's jobs are its own: hidden from others, found again after a restart, kept when the supervisor is
 //! replaced; and the end of each is told exactly once.
 
+use ostler_proto::limits;
 use ostler_tests::mcp::Era;
+use ostler_tests::process::Process;
 use ostler_tests::{Mcp, in_empty_house, in_house, process, puppet};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -506,6 +508,93 @@ fn a_headless_front_end_that_is_ended_by_a_signal_says_what_became_of_all_jobs_t
             let left = house.cli(&["ls", "-A", "--live", "-q"]);
             assert_eq!((left.code, left.out.as_str()), (0, ""), "{left:?}");
         }
+    });
+}
+
+/// Its summary had the jobs of its last session and said nothing of the others; where the last one had ended too, or there
+/// had been none, there was no summary, or an empty one as if nothing had ever run.
+#[test]
+fn a_headless_front_end_says_what_became_of_its_earlier_sessions() {
+    in_empty_house(async |house| {
+        let said = house.path("said");
+        let headless = async || {
+            let mut command = house.client_command(Path::new("sh"));
+            command.args(["-c", &format!("exec ostler mcp --headless 2>{said}")]);
+            Mcp::of(command, Era::Legacy, "tester").await
+        };
+        let summary = || -> Value {
+            let said = std::fs::read_to_string(&said).unwrap();
+            serde_json::from_str(said.lines().last().unwrap_or_default())
+                .unwrap_or_else(|e| panic!("{e}: {said}"))
+        };
+        assert_eq!(headless().await.close().await, 0);
+        assert_eq!(summary(), json!({"jobs": []}), "nothing was called");
+
+        let mut mcp = headless().await;
+        mcp.good("run", json!({"command": "true"})).await;
+        assert_eq!(house.cli(&["daemon", "stop", "-q"]).code, 0);
+        mcp.good("run", json!({"command": "exit 5"})).await;
+        assert_eq!(mcp.close().await, 0);
+        let told = summary();
+        let codes = |told: &Value| -> Vec<Value> {
+            let jobs = told["jobs"].as_array().unwrap().iter();
+            jobs.map(|j| j["row"]["exitCode"].clone()).collect()
+        };
+        assert_eq!(codes(&told), [5], "{told}");
+        let earlier = told["earlier"].as_array().unwrap();
+        assert_eq!(earlier.len(), 1, "{told}");
+        let words = earlier[0].as_str().unwrap();
+        assert!(
+            words.starts_with("tester-") && words.ends_with(": its jobs are gone"),
+            "{told}"
+        );
+
+        // Adopted meanwhile, and nothing was called since.
+        let mut mcp = headless().await;
+        mcp.good("run", json!({"command": "true"})).await;
+        let ours = house.cli(&["session", "ls", "-q"]).out;
+        house.cli(&["session", "open", "other"]);
+        let adopted = house.cli(&["session", "adopt", ours.trim(), "--into", "other"]);
+        assert_eq!(adopted.code, 0, "{adopted:?}");
+        assert_eq!(mcp.close().await, 0);
+        let words = format!("{}: its jobs are those of session other", ours.trim());
+        assert_eq!(summary(), json!({"jobs": [], "earlier": [words]}));
+
+        // Killed as a whole: nothing of it may outlive an agent that said that nothing is to.
+        let mut mcp = headless().await;
+        let job = json!({"command": "exec puppet say ready , sleep", "until": "text=ready"});
+        mcp.good("run", job).await;
+        assert!(!house.members().is_empty());
+        house.kill_both().await;
+        assert_eq!(mcp.close().await, 0);
+        assert_eq!(house.members(), Vec::<u32>::new());
+        let told = summary();
+        let (jobs, earlier) = (&told["jobs"], told["earlier"].as_array().unwrap());
+        assert_eq!((jobs, earlier.len()), (&json!([]), 1), "{told}");
+    });
+}
+
+/// It waited for as long as that took; whoever had asked for its end killed it then, and heard nothing.
+#[test]
+fn a_headless_front_end_does_not_wait_for_ever_for_a_supervisor_that_is_stopped() {
+    in_empty_house(async |house| {
+        let said = house.path("said");
+        let mut command = house.client_command(Path::new("sh"));
+        command.args(["-c", &format!("exec ostler mcp --headless 2>{said}")]);
+        let mut mcp = Mcp::of(command, Era::Legacy, "tester").await;
+        mcp.good("run", json!({"command": "true"})).await;
+        let hello = house.info().await.hello;
+        let supervisor = Process::of(hello.pid).expect("it has just answered");
+        supervisor.signal(libc::SIGSTOP);
+        let code = mcp.end_by(libc::SIGTERM).await;
+        supervisor.signal(libc::SIGCONT);
+        let told = std::fs::read_to_string(&said).unwrap();
+        assert_eq!(code, -125, "{told}");
+        let words = format!(
+            "error: what became of the jobs is not known: no answer for {} s\nhint: ",
+            limits::mcp::CLOSING / 1_000
+        );
+        assert!(told.contains(&words), "{told}");
     });
 }
 

@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use ostler::Mode;
 use ostler_proto::limits;
 
 use super::failure::Failure;
 use super::interrupts::Interrupts;
+use super::left::{self, Left};
 use super::output::{Out, note};
-use super::scope::SessionArg;
+use super::scope::{self, SessionArg};
 use super::{caller, request};
 use crate::exit;
-use crate::mcp::{self, Heritage, Options, Set, client_config};
+use crate::mcp::{self, End, Heritage, Options, Set, client_config};
 use crate::secret::inherited;
 
 /// Serves an agent over standard input and output as an MCP server.
@@ -107,22 +109,37 @@ pub(crate) async fn run(args: Args) -> Result<i32, Failure> {
     };
     let mut signal = None;
     let serving = mcp::serve(options, async || signal = Some(interrupts.next().await));
-    let summary = Box::pin(serving)
+    let end = Box::pin(serving)
         .await
         .map_err(|e| Failure::ours(format!("the tools cannot be listed: {e}")))?;
+    let unknown = |failure: Failure| Failure {
+        what: format!("what became of the jobs is not known: {}", failure.what),
+        ..failure
+    };
     // Standard output is the client's, to the end.
-    match summary {
-        Some(Ok(summary)) => note(&serde_json::json!(summary).to_string()),
-        Some(Err(error)) => {
-            let failure = Failure::from(error);
-            return Err(Failure {
-                what: format!("what became of the jobs is not known: {}", failure.what),
-                ..failure
-            });
+    match end {
+        End::Left => {}
+        End::Closed(closed) => {
+            end_remains().await?;
+            note(&serde_json::json!(closed).to_string());
         }
-        None => {}
+        End::Unknown(error) => return Err(unknown(error.into())),
+        End::Silent(time) => {
+            let what = format!("no answer for {} s", time.as_secs());
+            let hint =
+                "ostler daemon status says who does not answer; the session ends when that goes on";
+            return Err(unknown(Failure::ours(what).hint(hint)));
+        }
     }
     Ok(signal.map_or(exit::DONE, exit::of_signal))
+}
+
+/// Ends what a house has left that was killed as a whole: the next one does that before it answers.
+async fn end_remains() -> Result<(), Failure> {
+    if left::behind() == Left::Jobs {
+        scope::client(Mode::Start)?.hello().await?;
+    }
+    Ok(())
 }
 
 fn print(args: &Args, client: Client) -> Result<i32, Failure> {

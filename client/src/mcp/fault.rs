@@ -154,11 +154,7 @@ impl Fault {
             },
             RefusalKind::Moved => Self {
                 gone: true,
-                moved_to: refusal
-                    .data
-                    .get("to")
-                    .and_then(|to| to.as_str())
-                    .map(str::to_owned),
+                moved_to: moved_to(refusal),
                 ..Self::new(
                     "moved",
                     format!(
@@ -199,6 +195,11 @@ impl From<Fault> for String {
     fn from(fault: Fault) -> Self {
         fault.text()
     }
+}
+
+/// The session that has the jobs of one that is over.
+pub(crate) fn moved_to(refusal: &Refusal) -> Option<String> {
+    refusal.data.get("to")?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]

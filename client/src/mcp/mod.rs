@@ -42,11 +42,12 @@ mod words;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler::Error;
-use ostler_proto::methods::StopSummary;
+use ostler_proto::limits;
 use rmcp::ServiceExt;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 pub(crate) use definitions::Set;
 pub(crate) use front::Heritage;
@@ -54,7 +55,7 @@ pub(crate) use front::Heritage;
 use front::Front;
 use notices::Ledger;
 use server::{Inner, Server};
-use session::{Origin, Sessions};
+use session::{Closed, Origin, Sessions};
 
 use transport::{Prepared, Stdio};
 
@@ -78,15 +79,27 @@ pub(crate) struct Options {
     pub(crate) headless: bool,
 }
 
-/// Serves until the input ends, or something else is to end it: `ended` says when. Returns what became of all jobs, where
-/// their session ends with that; when something asks for the end once more, that goes on without us.
+/// How a front end has ended.
+pub(crate) enum End {
+    /// Its session goes on without it.
+    Left,
+    /// Its session has ended with it.
+    Closed(Closed),
+    /// It was to end its session, and what became of that is not known.
+    Unknown(Error),
+    /// The same: nobody has answered for so long.
+    Silent(Duration),
+}
+
+/// Serves until the input ends, or something else is to end it: `ended` says when. Where the session ends with that, and
+/// something asks for the end once more, it goes on without us.
 ///
 /// # Errors
 /// The list of tools is no JSON, which a test sees to.
 pub(crate) async fn serve(
     options: Options,
     mut ended: impl AsyncFnMut(),
-) -> serde_json::Result<Option<Result<StopSummary, Error>>> {
+) -> serde_json::Result<End> {
     let ledger = Arc::new(Ledger::default());
     let prepared = Prepared::default();
     let tools = options.set.list(options.max_wait)?;
@@ -130,11 +143,16 @@ pub(crate) async fn serve(
         () = ended() => {}
     }
     if !options.headless {
-        return Ok(None);
+        return Ok(End::Left);
     }
+    let most = Duration::from_millis(limits::mcp::CLOSING);
     Ok(tokio::select! {
-        summary = inner.sessions.close() => summary,
-        () = ended() => None,
+        closed = timeout(most, inner.sessions.close()) => match closed {
+            Ok(Ok(closed)) => End::Closed(closed),
+            Ok(Err(error)) => End::Unknown(error),
+            Err(_) => End::Silent(most),
+        },
+        () = ended() => End::Left,
     })
 }
 

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::notices::Ledger;
-use super::{status, words};
+use super::{fault::moved_to, status, words};
 
 /// What the front end is told about itself at its start.
 #[derive(Debug, Clone)]
@@ -50,6 +50,17 @@ pub(crate) struct Open {
     pub(crate) session: Option<String>,
 }
 
+/// What became of the session of a front end that has ended it.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Closed {
+    /// Of its jobs.
+    #[serde(flatten)]
+    summary: StopSummary,
+    /// Sessions that it had before, whose jobs are not among these: `claude-7k2: its jobs are gone`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<String>,
+}
+
 /// What a token file holds.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
@@ -69,10 +80,26 @@ struct State {
     open: Option<Open>,
     /// Locked for as long as this process lives.
     file: Option<File>,
-    /// There was one before.
-    had: bool,
-    /// The session that has its jobs now.
+    /// Id of that one, or of the last one.
+    id: Option<String>,
+    /// The session that has the jobs of the last one now.
     moved_to: Option<String>,
+    /// What became of those before.
+    earlier: Vec<String>,
+}
+
+impl State {
+    /// The last session is over. Returns what became of its jobs; nothing where there was none.
+    fn leave(&mut self) -> Option<String> {
+        self.open = None;
+        let id = self.id.take()?;
+        let jobs = match self.moved_to.take() {
+            Some(to) => format!("its jobs are those of session {to}"),
+            None => "its jobs are gone".into(),
+        };
+        self.earlier.push(format!("{id}: {jobs}"));
+        Some(jobs)
+    }
 }
 
 impl Sessions {
@@ -97,20 +124,16 @@ impl Sessions {
                 Err(e) => return Err(e),
             }
         }
-        let open = match &self.origin.session {
+        let (open, id) = match &self.origin.session {
             Some(name) => self.named(name).await?,
             None => self.own(&mut state, client).await?,
         };
-        if std::mem::replace(&mut state.had, true) {
+        if let Some(jobs) = state.leave() {
             self.ledger.forget();
-            let jobs = match state.moved_to.take() {
-                Some(to) => format!("its jobs are those of session {to}"),
-                None => "its jobs are gone".into(),
-            };
             self.ledger
                 .add_once(format!("the session before this one has ended: {jobs}"));
         }
-        state.open = Some(open.clone());
+        (state.open, state.id) = (Some(open.clone()), Some(id));
         Ok(open)
     }
 
@@ -120,15 +143,35 @@ impl Sessions {
         (state.open, state.moved_to) = (None, moved_to);
     }
 
-    /// Ends the session and everything in it. Returns what became of its jobs; nothing where there was none, or nobody is
-    /// there to say it.
-    pub(crate) async fn close(&self) -> Option<Result<StopSummary, Error>> {
-        let open = self.state.lock().await.open.take()?;
-        Some(
-            open.client
-                .ask::<SessionClose>(CloseSession::default())
-                .await,
-        )
+    /// Ends the session, if there is one, and everything in it.
+    ///
+    /// # Errors
+    /// It is there, and what became of its jobs is not known.
+    pub(crate) async fn close(&self) -> Result<Closed, Error> {
+        let mut state = self.state.lock().await;
+        let summary = match state.open.take() {
+            Some(open) => {
+                open.client
+                    .ask::<SessionClose>(CloseSession::default())
+                    .await
+            }
+            None => {
+                state.leave();
+                Ok(StopSummary::default())
+            }
+        };
+        let summary = match summary {
+            Err(error) if is_gone(&error) => {
+                if let Error::Refused(refusal) = &error {
+                    state.moved_to = moved_to(refusal);
+                }
+                state.leave();
+                StopSummary::default()
+            }
+            summary => summary?,
+        };
+        let earlier = std::mem::take(&mut state.earlier);
+        Ok(Closed { summary, earlier })
     }
 
     fn options(&self) -> Result<Options, Error> {
@@ -144,7 +187,7 @@ impl Sessions {
 
     /// One that people name, by its id or its name; made if there is none. It is theirs: who may read the owner key may
     /// use it.
-    async fn named(&self, name: &str) -> Result<Open, Error> {
+    async fn named(&self, name: &str) -> Result<(Open, String), Error> {
         let mut options = self.options()?;
         options.owner = true;
         let client = Client::new(options);
@@ -162,29 +205,31 @@ impl Sessions {
                 ..OpenSession::default()
             })
             .await?;
-        Ok(Open {
+        let open = Open {
             client,
-            session: Some(session),
-        })
+            session: Some(session.clone()),
+        };
+        Ok((open, session))
     }
 
     /// One of its own: that of a predecessor in this folder, or a new one.
-    async fn own(&self, state: &mut State, caller: &str) -> Result<Open, Error> {
+    async fn own(&self, state: &mut State, caller: &str) -> Result<(Open, String), Error> {
         let short = short_name(caller);
         if state.file.is_none() {
             state.file = self.token_file(&short);
         }
-        if let Some(kept) = state.file.as_mut().and_then(read)
-            && let Some(open) = self.go_on(kept).await?
-        {
-            return Ok(open);
+        if let Some(kept) = state.file.as_mut().and_then(read) {
+            let id = kept.session.clone();
+            if let Some(open) = self.go_on(kept).await? {
+                return Ok((open, id));
+            }
         }
         let (open, kept) = self.create(&short).await?;
         if let Some(file) = &mut state.file {
             // Without it nobody finds the session again, which the lease then ends.
             let _ = write(file, &kept);
         }
-        Ok(open)
+        Ok((open, kept.session))
     }
 
     async fn go_on(&self, kept: Kept) -> Result<Option<Open>, Error> {

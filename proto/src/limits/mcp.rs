@@ -22,6 +22,8 @@ pub const TASK_AFTER: u64 = 2_000;
 pub const LIST_TTL: u64 = 86_400_000;
 /// How long beyond the longest wait a supervisor may say nothing: it may be started, or be replaced, meanwhile.
 pub const SILENCE: u64 = 30_000;
+/// How long the end of a session may take that ends with its front end: whoever waits for that would kill it at last.
+pub const CLOSING: u64 = 10_000;
 /// How many front ends of one client may work in one folder at once and still find their sessions again.
 pub const PLACES: u32 = 64;
 
