@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::words;
+use super::{notices::Shows, words};
 
 /// What is said of one job. The order of the fields is that of the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -113,6 +113,8 @@ pub(crate) struct Answer {
     pub(crate) untrusted: bool,
     /// Jobs whose end it shows, besides those of the blocks.
     pub(crate) ended: Vec<String>,
+    /// Jobs that it shows alive, besides those of the blocks.
+    pub(crate) live: Vec<String>,
 }
 
 /// Text with last lines of its own.
@@ -190,6 +192,19 @@ struct LeastJob<'a> {
 }
 
 impl Answer {
+    /// Which jobs it shows, and how.
+    pub(crate) fn shows(&self) -> Shows {
+        let of = |over: bool, besides: &[String]| {
+            let blocks = self.blocks.iter().filter(|b| (b.state == "exited") == over);
+            let blocks = blocks.map(|b| b.process_id.clone());
+            blocks.chain(besides.iter().cloned()).collect()
+        };
+        Shows {
+            ended: of(true, &self.ended),
+            live: of(false, &self.live),
+        }
+    }
+
     /// An error: words and nothing else.
     pub(crate) fn error(words: impl Into<String>) -> Self {
         Self {

@@ -79,10 +79,14 @@ fn plain(body: String, last: Vec<String>, fields: &'static [&'static str], json:
     }
 }
 
-/// Names that this row ended in a result.
-fn with_end(mut answer: Answer, row: &Row) -> Answer {
-    if row.is_over() {
-        answer.ended.push(row.process_id.clone());
+/// Takes down in a result what it says of these rows: that they have ended, or not.
+fn of_rows<'a>(mut answer: Answer, rows: impl IntoIterator<Item = &'a Row>) -> Answer {
+    for row in rows {
+        let list = match row.is_over() {
+            true => &mut answer.ended,
+            false => &mut answer.live,
+        };
+        list.push(row.process_id.clone());
     }
     answer
 }
@@ -145,7 +149,7 @@ async fn bash(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         // Its limit stands.
         return Ok(started(row));
     }
-    Ok(with_end(foreground(&ran.result, timeout), row))
+    Ok(of_rows(foreground(&ran.result, timeout), [row]))
 }
 
 fn never_ran(row: &Row) -> Answer {
@@ -385,7 +389,7 @@ async fn job_output(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> 
         status_line(&row)
     ));
     let json = json!({"text": page.output, "job": snapshot(&row)});
-    Ok(with_end(plain(page.output, last, &["text"], json), &row))
+    Ok(of_rows(plain(page.output, last, &["text"], json), [&row]))
 }
 
 async fn rows(call: &Call<'_>) -> Result<Vec<Row>, Fault> {
@@ -423,15 +427,13 @@ async fn job_list(call: &Call<'_>) -> Result<Answer, Fault> {
         last += &format!("; live: {}", live.join(", "));
     }
     let all: Vec<Value> = jobs.iter().map(|r| snapshot(r)).collect();
-    let mut answer = plain(
+    let answer = plain(
         lines.concat(),
         vec![format!("[{last}]")],
         &[],
         json!({"jobs": all}),
     );
-    let over = jobs.iter().filter(|r| r.is_over());
-    answer.ended = over.map(|r| r.process_id.clone()).collect();
-    Ok(answer)
+    Ok(of_rows(answer, jobs))
 }
 
 async fn job_kill(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
@@ -440,7 +442,7 @@ async fn job_kill(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
     if row.is_over() {
         let line = format!("[{shown} had already finished: {}]", status_line(&row));
         let json = json!({"outcome": "already-finished", "job": snapshot(&row)});
-        return Ok(with_end(plain(String::new(), vec![line], &[], json), &row));
+        return Ok(of_rows(plain(String::new(), vec![line], &[], json), [&row]));
     }
     call.front.ledger.ended_by_us(&row.process_id);
     let reason = args.text("reason")?.map(|r| words::cut(r, limits::REASON));
@@ -557,9 +559,9 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         "sessionStatus": word, "truncated": sent.truncated
     });
     add_exit(&mut json, &came.row);
-    Ok(with_end(
+    Ok(of_rows(
         plain(sent.text, last, &["viewport"], json),
-        &came.row,
+        [&came.row],
     ))
 }
 
@@ -731,10 +733,8 @@ async fn terminals(call: &Call<'_>) -> Result<Answer, Fault> {
         1 => "[1 terminal]".into(),
         n => format!("[{n} terminals]"),
     };
-    let mut answer = plain(lines, vec![last], &[], json!({"sessions": sessions}));
-    let over = all.iter().filter(|r| r.is_over());
-    answer.ended = over.map(|r| r.process_id.clone()).collect();
-    Ok(answer)
+    let answer = plain(lines, vec![last], &[], json!({"sessions": sessions}));
+    Ok(of_rows(answer, all))
 }
 
 #[cfg(test)]

@@ -15,16 +15,15 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Fault> {
     let table = call.client.ask::<JobList>(List::default()).await;
     let rows = table.map_err(|e| call.fault("", &e))?.jobs;
     let total = rows.len();
-    let mut live = Vec::new();
     let mut blocks = Vec::new();
     for row in rows.iter().take(limits::mcp::COMPACT_ROWS) {
         blocks.push(list_row(call, row).await);
     }
-    for row in &rows {
-        if !row.is_over() {
-            live.push(row.id.clone());
-        }
-    }
+    // A shown one may have ended since.
+    let shown = blocks.iter().map(|b| b.state == "exited");
+    let over = shown.chain(rows.iter().skip(blocks.len()).map(Row::is_over));
+    let live = rows.iter().zip(over).filter(|(_, over)| !over);
+    let live: Vec<_> = live.map(|(row, _)| row.id.as_str()).collect();
     let mut last = match total {
         0 => "no jobs".to_owned(),
         1 => "1 job".into(),

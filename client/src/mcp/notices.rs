@@ -10,6 +10,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ostler_proto::limits;
 use ostler_proto::methods::Notice;
 
+/// Jobs of which a result itself says how they are.
+#[derive(Debug, Default)]
+pub(crate) struct Shows {
+    /// They have ended.
+    pub(crate) ended: Vec<String>,
+    /// They had not when it was made.
+    pub(crate) live: Vec<String>,
+}
+
 /// What a result takes along.
 #[derive(Debug, Default)]
 struct Taken {
@@ -101,17 +110,18 @@ impl Ledger {
         };
     }
 
-    /// Takes what this call's result tells. `shown`: jobs of which it shows the end by itself.
+    /// Takes what this call's result tells besides what it `shows`. The end of a job that it shows alive is left to the next
+    /// one: both in one result would be no truth.
     pub(crate) fn take(
         &self,
         call: &str,
-        shown: Vec<String>,
+        shows: Shows,
         notices: &[Notice],
         words: impl Fn(&Notice) -> Option<String>,
     ) -> Vec<String> {
         let mut state = self.lock();
         let mut taken = Taken {
-            shown,
+            shown: shows.ended,
             once: std::mem::take(&mut state.once),
             ..Taken::default()
         };
@@ -120,7 +130,11 @@ impl Ledger {
         for notice in notices {
             let (number, job) = (notice.number, &notice.row.process_id);
             let elsewhere = state.taken.values().any(|t| t.numbers.contains(&number));
-            if elsewhere || state.written.contains(&number) || state.shown.contains(job) {
+            if shows.live.contains(job)
+                || elsewhere
+                || state.written.contains(&number)
+                || state.shown.contains(job)
+            {
                 continue;
             }
             let text = words(notice).filter(|_| !taken.shown.contains(job));
@@ -211,8 +225,31 @@ mod tests {
 
     fn take(ledger: &Ledger, call: &str, shown: &[&str], notices: &[Notice]) -> Vec<String> {
         ledger.hear(notices);
-        let shown = shown.iter().map(ToString::to_string).collect();
-        ledger.take(call, shown, notices, |n| Some(n.row.id.clone()))
+        let shows = Shows {
+            ended: shown.iter().map(ToString::to_string).collect(),
+            live: Vec::new(),
+        };
+        ledger.take(call, shows, notices, |n| Some(n.row.id.clone()))
+    }
+
+    /// One result said that it runs and that it has ended.
+    #[test]
+    fn the_end_of_a_job_that_a_result_shows_alive_is_left_to_the_next_one() {
+        let (ledger, all) = (Ledger::default(), [notice(1), notice(2)]);
+        ledger.hear(&all);
+        let shows = Shows {
+            live: vec!["proc_1".into()],
+            ..Shows::default()
+        };
+        let told = ledger.take("a", shows, &all, |n| Some(n.row.id.clone()));
+        assert_eq!(told, ["notice: t2"]);
+        ledger.writing("a");
+        ledger.written("a");
+        assert_eq!(ledger.seen(), None, "the first is not told");
+        assert_eq!(take(&ledger, "b", &[], &all), ["notice: t1"]);
+        ledger.writing("b");
+        ledger.written("b");
+        assert_eq!(ledger.seen(), Some(2));
     }
 
     #[test]

@@ -520,11 +520,8 @@ impl Inner {
             return Vec::new();
         }
         ledger.hear(&heard);
-        let over = answer.blocks.iter().filter(|b| b.state == "exited");
-        let ended = answer.ended.iter().cloned();
-        let shown = over.map(|b| b.process_id.clone()).chain(ended).collect();
         let names = self.set.names();
-        ledger.take(id, shown, &heard, |notice| {
+        ledger.take(id, answer.shows(), &heard, |notice| {
             let by = notice.row.outcome_detail.as_ref();
             let by = by.and_then(|d| d.by.as_deref());
             // At the end of the house nobody has to know of each.
