@@ -5,8 +5,7 @@
 //! is behind, this job's pump waits for it and nobody else does.
 
 use std::{
-    io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -25,7 +24,7 @@ use crate::{
     job::{Cause, Job, Status, Who},
     log::{
         Log,
-        scratch::{self, Pool, ScratchPair, Step},
+        scratch::{Pool, ScratchPair, Step},
     },
     process::link::Keeper,
     ready, replies,
@@ -317,7 +316,7 @@ impl Pump {
         let mut left = waiting(open.fd.get());
         loop {
             let fd = open.fd.get().as_fd();
-            match self.step(fd, open.stream) {
+            match self.pumps.pool.step(fd, &self.job.log, open.stream) {
                 Ok(Step::Moved(n) | Step::Short(n)) if n < left => left -= n,
                 Ok(Step::Moved(_) | Step::Short(_)) if left > 0 => left = 0,
                 Ok(Step::Moved(_) | Step::Short(_) | Step::Empty) => {
@@ -336,14 +335,6 @@ impl Pump {
         }
     }
 
-    fn step(&self, source: BorrowedFd<'_>, stream: u8) -> io::Result<Step> {
-        let most = match self.scan {
-            Some(_) => scratch::OF_A_TERMINAL,
-            None => scratch::OF_A_PIPE,
-        };
-        self.pumps.pool.step(source, &self.job.log, stream, most)
-    }
-
     /// Some steps of one stream.
     async fn turn(&mut self, source: &mut Source) -> Turned {
         let Source { fd, stream, noise } = source;
@@ -358,7 +349,7 @@ impl Pump {
         let fd = fd.get();
         let mut pauses = 0;
         for _ in 0..STEPS {
-            let step = self.step(fd.as_fd(), *stream);
+            let step = self.pumps.pool.step(fd.as_fd(), &self.job.log, *stream);
             match step {
                 Ok(Step::Moved(n) | Step::Short(n)) => {
                     self.job.saw_output();

@@ -129,7 +129,7 @@ impl House {
                     if closed.load(Ordering::Acquire) {
                         continue;
                     }
-                    match pool.step(end.as_fd(), log, stream as u8, scratch::OF_A_PIPE)? {
+                    match pool.step(end.as_fd(), log, stream as u8)? {
                         Step::Moved(_) | Step::Short(_) => moved = true,
                         Step::Closed => closed.store(true, Ordering::Release),
                         Step::Empty => {}

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::arena::{Arena, BlockWord};
-use super::job_log::{Admit, Log, STEP_BYTES};
+use super::job_log::{Admit, Log};
 
 /// In `pend`: the bytes are read straight into the ring, so after a crash nobody knows how many arrived.
 const DOUBT: u64 = 1 << 63;
@@ -32,11 +32,6 @@ pub struct ScratchPair {
     /// The control block, below [`super::BLOCKS`].
     pub block: usize,
 }
-
-/// What is asked of a pipe at once.
-pub const OF_A_PIPE: u64 = STEP_BYTES;
-/// What is asked of a terminal at once: it hands out no more, and the kernel takes a page for each 4 KiB that might come.
-pub const OF_A_TERMINAL: u64 = 4 * 1024;
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,15 +75,9 @@ impl Pool {
     ///
     /// # Errors
     /// As [`step`].
-    pub fn step(
-        &self,
-        source: BorrowedFd<'_>,
-        log: &Log,
-        stream: u8,
-        most: u64,
-    ) -> io::Result<Step> {
+    pub fn step(&self, source: BorrowedFd<'_>, log: &Log, stream: u8) -> io::Result<Step> {
         let pair = self.take();
-        let result = step(&pair, source, log, stream, most);
+        let result = step(&pair, source, log, stream);
         let mut free = self.free();
         free.pairs.push(pair);
         if free.waiting > 0 {
@@ -123,19 +112,13 @@ impl Pool {
     }
 }
 
-/// Moves at most `most` bytes, and half a ring, from `source` (non-blocking; a PTY master must have O_NONBLOCK set) to the log.
+/// Moves at most 32 KiB from `source` (non-blocking; a PTY master must have O_NONBLOCK set) to the log.
 ///
 /// # Errors
 /// What reading the source answers, other than "nothing" and "closed". The log is in order then.
-pub fn step(
-    pair: &ScratchPair,
-    source: BorrowedFd<'_>,
-    log: &Log,
-    stream: u8,
-    most: u64,
-) -> io::Result<Step> {
+pub fn step(pair: &ScratchPair, source: BorrowedFd<'_>, log: &Log, stream: u8) -> io::Result<Step> {
     let turn = log.turn();
-    let want = match log.admit(&turn, stream, most.min(log.step_bytes())) {
+    let want = match log.admit(&turn, stream, log.step_bytes()) {
         Admit::Bytes(n) => n,
         Admit::Wait => return Ok(Step::WaitForSpill),
         Admit::Full => return full(source, log),

@@ -507,10 +507,7 @@ fn splicing_works_where_these_tests_run() {
 fn a_step_moves_what_is_there_then_finds_nothing_then_the_end() {
     let (read, mut write) = source();
     let (log, pool) = (ring_only(), Pool::new(vec![pair()]));
-    let step = || {
-        pool.step(read.as_fd(), &log, 1, scratch::OF_A_PIPE)
-            .expect("step")
-    };
+    let step = || pool.step(read.as_fd(), &log, 1).expect("step");
     assert_eq!(step(), Step::Empty);
     write.write_all(b"hello").expect("write");
     assert_eq!(step(), Step::Short(5));
@@ -528,9 +525,7 @@ fn threads_that_share_one_pair_all_get_their_turn() {
         let log = ring_only();
         for n in 0..1_000 {
             write.write_all(b"x").expect("write");
-            let step = pool
-                .step(read.as_fd(), &log, 0, scratch::OF_A_PIPE)
-                .expect("step");
+            let step = pool.step(read.as_fd(), &log, 0).expect("step");
             assert_eq!((step, log.end()), (Step::Short(1), n + 1));
         }
     };
@@ -550,16 +545,16 @@ fn the_end_of_a_terminal_is_an_end() {
     let mut slave = std::fs::File::from(slave);
     slave.write_all(b"hi").expect("write");
     assert_eq!(
-        scratch::step(&scratch, master.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step"),
+        scratch::step(&scratch, master.as_fd(), &log, 0).expect("step"),
         Step::Short(2)
     );
     assert_eq!(
-        scratch::step(&scratch, master.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step"),
+        scratch::step(&scratch, master.as_fd(), &log, 0).expect("step"),
         Step::Empty
     );
     drop(slave);
     assert_eq!(
-        scratch::step(&scratch, master.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step"),
+        scratch::step(&scratch, master.as_fd(), &log, 0).expect("step"),
         Step::Closed
     );
 }
@@ -572,7 +567,7 @@ fn a_pump_at_the_brim_spills_only_if_one_more_byte_is_there() {
     let log = spilling(&path, 1 << 20);
     let scratch = pair();
     let (read, mut write) = source();
-    let step = || scratch::step(&scratch, read.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step");
+    let step = || scratch::step(&scratch, read.as_fd(), &log, 0).expect("step");
     write.write_all(&pattern(4096)).expect("write");
     while log.end() < 4096 {
         assert!(matches!(step(), Step::Moved(_) | Step::Short(_)));
@@ -599,7 +594,7 @@ fn a_pump_at_the_brim_sees_the_end() {
     let (read, write) = source();
     drop(write);
     assert_eq!(
-        scratch::step(&pair(), read.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step"),
+        scratch::step(&pair(), read.as_fd(), &log, 0).expect("step"),
         Step::Closed
     );
 }
@@ -612,7 +607,7 @@ fn one_line_without_end_never_stops_the_reader() {
     let scratch = pair();
     let writer = std::thread::spawn(move || write.write_all(&vec![0; 5_000_000]).expect("write"));
     loop {
-        match scratch::step(&scratch, read.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step") {
+        match scratch::step(&scratch, read.as_fd(), &log, 0).expect("step") {
             Step::Closed => break,
             Step::Empty => wait_for_input(&read),
             Step::Moved(_) | Step::Short(_) => {}
@@ -727,7 +722,7 @@ fn bytes_of_a_job_that_is_gone_do_not_stay_in_the_scratch_pipe() {
     write.write_all(b"mine").expect("write");
     let log = Log::new(arena, 1, JOB + 1, SpillPolicy::Off);
     assert_eq!(
-        scratch::step(&scratch, read.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step"),
+        scratch::step(&scratch, read.as_fd(), &log, 0).expect("step"),
         Step::Short(4)
     );
     assert_eq!(log.read(0, 100, Filter::All).bytes, b"mine");
@@ -745,12 +740,12 @@ fn where_splice_is_refused_a_crash_says_how_much_is_in_doubt() {
     let log = Log::new(Arc::clone(&arena), 0, JOB, SpillPolicy::Off);
     let scratch = pair();
     assert_eq!(
-        scratch::step(&scratch, refused.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step"),
+        scratch::step(&scratch, refused.as_fd(), &log, 0).expect("step"),
         Step::Short(8)
     );
     assert_eq!(log.read(0, 8, Filter::All).bytes, 7u64.to_ne_bytes());
     assert_eq!(
-        scratch::step(&scratch, refused.as_fd(), &log, 0, scratch::OF_A_PIPE).expect("step"),
+        scratch::step(&scratch, refused.as_fd(), &log, 0).expect("step"),
         Step::Empty
     );
     assert_eq!(log.in_doubt(), None);
