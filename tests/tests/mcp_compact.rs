@@ -686,7 +686,27 @@ fn wrong_arguments_are_told_and_nothing_is_done() {
             (
                 "stop",
                 json!({"id": "t1", "force": true}),
-                "bad_argument: no argument \"force\": use id. Nothing was started.",
+                "bad_argument: no argument \"force\": use id. Nothing was stopped.",
+            ),
+            (
+                "output",
+                json!({"id": "t1", "since": "soon"}),
+                "bad_argument: since must be a number of 0 or more.",
+            ),
+            (
+                "output",
+                json!({"id": ","}),
+                "bad_argument: id must be ids: t1,a1.",
+            ),
+            (
+                "output",
+                json!({"since": 1e18}),
+                "bad_argument: since must be at most 9007199254740991.",
+            ),
+            (
+                "input",
+                json!({"id": "s1", "enter": "soon"}),
+                "bad_argument: no argument \"enter\": use id, text, keys, wait_s. Nothing was sent.",
             ),
         ];
         for (tool, arguments, words) in table {

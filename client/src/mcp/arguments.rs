@@ -10,6 +10,9 @@ use super::condition::Until;
 use super::fault::Fault;
 use super::words;
 
+/// The largest whole number: what reads JSON into floating point numbers holds all up to it exactly.
+const LARGEST: u64 = (1 << 53) - 1;
+
 /// The arguments of one call.
 #[derive(Debug)]
 pub(crate) struct Arguments {
@@ -101,10 +104,12 @@ impl Arguments {
             None => Ok(None),
             #[expect(
                 clippy::cast_possible_truncation,
+                clippy::cast_precision_loss,
                 clippy::cast_sign_loss,
-                reason = "checked to be whole, not negative and small enough"
+                reason = "checked to be whole, not negative and no larger than what every number holds exactly"
             )]
-            Some(n) if n.fract() == 0.0 && n < 9e15 => Ok(Some(n as u64)),
+            Some(n) if n.fract() == 0.0 && n <= LARGEST as f64 => Ok(Some(n as u64)),
+            Some(n) if n.fract() == 0.0 => Err(wrong(name, &format!("must be at most {LARGEST}"))),
             Some(_) => Err(wrong(name, "must be a whole number")),
         }
     }
@@ -147,6 +152,13 @@ impl Arguments {
                 .concat(),
             Some(_) => return Err(wrong(name, "must be ids: t1,a1")),
         };
+        // An empty text is that of a client that fills in every argument; this one was to say something.
+        let says = |v: &Value| v.as_str().is_some_and(|text| !text.trim().is_empty());
+        let given = self.map.get(name);
+        let list = given.and_then(Value::as_array).into_iter().flatten();
+        if ids.is_empty() && given.into_iter().chain(list).any(says) {
+            return Err(wrong(name, "must be ids: t1,a1"));
+        }
         let mut told = std::collections::HashSet::new();
         ids.retain(|id| told.insert(id.clone()));
         if ids.len() > limits::mcp::IDS {
@@ -232,8 +244,26 @@ mod tests {
         let many: Vec<String> = (0..17).map(|n| format!("t{n}")).collect();
         assert!(of(json!({"id": many.join(",")})).ids("id").is_err());
         assert!(of(json!({"id": 1})).ids("id").is_err());
+        for none in [json!(","), json!(" , "), json!([","]), json!(["", ", ,"])] {
+            let fault = of(json!({ "id": none })).ids("id").unwrap_err();
+            assert!(fault.text().contains("id must be ids: t1,a1"), "{none}");
+        }
+        for none in [json!(""), json!(" "), json!([]), json!([""])] {
+            assert_eq!(of(json!({ "id": none })).ids("id").unwrap(), [""; 0]);
+        }
         assert!(is_id("t1") && is_id("proc_01JX") && !is_id("web") && !is_id("x/t1"));
         assert!(!is_id("proc_"));
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_told_as_such() {
+        let of = |n: Value| of(json!({ "id": n })).whole("id");
+        assert_eq!(of(json!(LARGEST)).unwrap(), Some(LARGEST));
+        for n in [json!(LARGEST + 1), json!(1e18), json!("1e300")] {
+            let words = format!("bad_argument: id must be at most {LARGEST}. Nothing was started.");
+            assert_eq!(of(n).unwrap_err().text(), words);
+        }
+        assert!(of(json!(0.5)).unwrap_err().text().contains("whole number"));
     }
 
     #[test]

@@ -214,7 +214,7 @@ async fn input(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         max: Some(limits::COMPACT_WHOLE),
         ..Send::default()
     };
-    let (came, sent) = shells::send(call, &row, ask).await.map_err(wrong_key)?;
+    let (came, sent) = shells::send(call, &row, ask).await?;
     let mut block = shells::block(call, &came, wait);
     if let Some((grid, marker)) = shells::screen(call, &came.row).await? {
         block.output = Some(grid);
@@ -239,15 +239,4 @@ async fn input(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         keeps_tail: true,
         ..single(block)
     })
-}
-
-/// The supervisor knows the names of keys; nothing was sent.
-fn wrong_key(fault: Fault) -> Fault {
-    if fault.kind == "bad_argument" {
-        let words = fault
-            .words
-            .replace(" Nothing was started.", " Nothing was sent.");
-        return Fault { words, ..fault };
-    }
-    fault
 }

@@ -29,8 +29,10 @@ const OUTPUT: &str = include_str!("tools/output.json");
 /// What a class of tools does, for clients that ask before they call: read-only, destructive, idempotent, open world.
 #[derive(Debug, Clone, Copy)]
 enum Class {
-    /// Starts programs, or types into them.
-    Runs,
+    /// Starts programs.
+    Starts,
+    /// Types into them.
+    Types,
     /// Changes nothing.
     Reads,
     /// Ends what this session started, and nothing else.
@@ -40,7 +42,7 @@ enum Class {
 impl Class {
     fn annotations(self) -> String {
         let hints = match self {
-            Self::Runs => {
+            Self::Starts | Self::Types => {
                 r#""readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true"#
             }
             Self::Reads => r#""readOnlyHint":true,"openWorldHint":false"#,
@@ -64,34 +66,34 @@ const fn tool(name: &'static str, title: &'static str, class: Class) -> Tool {
 }
 
 const COMPACT: &[Tool] = &[
-    tool("run", "Run a command", Class::Runs),
+    tool("run", "Run a command", Class::Starts),
     tool("output", "Read, wait for or list jobs", Class::Reads),
-    tool("input", "Type into a job", Class::Runs),
+    tool("input", "Type into a job", Class::Types),
     tool("stop", "Stop jobs", Class::Ends),
 ];
 
 const EPOCH: &[Tool] = &[
-    tool("terminal", "Run a command", Class::Runs),
+    tool("terminal", "Run a command", Class::Starts),
     tool("task_list", "List jobs", Class::Reads),
     tool("task_output", "Read a job", Class::Reads),
     tool("task_wait", "Wait for a job", Class::Reads),
     tool("task_stop", "Stop a job", Class::Ends),
-    tool("shell_open", "Open a shell", Class::Runs),
-    tool("shell_send", "Type into a shell", Class::Runs),
+    tool("shell_open", "Open a shell", Class::Starts),
+    tool("shell_send", "Type into a shell", Class::Types),
     tool("shell_read", "Read a shell", Class::Reads),
     tool("shell_list", "List shells", Class::Reads),
     tool("shell_close", "Close a shell", Class::Ends),
 ];
 
 const DSH: &[Tool] = &[
-    tool("bash", "Run a command", Class::Runs),
+    tool("bash", "Run a command", Class::Starts),
     tool("job_output", "Read a job", Class::Reads),
     tool("job_list", "List jobs", Class::Reads),
     tool("job_kill", "Stop a job", Class::Ends),
-    tool("terminal_open", "Open a terminal", Class::Runs),
-    tool("terminal_send", "Type into a terminal", Class::Runs),
+    tool("terminal_open", "Open a terminal", Class::Starts),
+    tool("terminal_send", "Type into a terminal", Class::Types),
     tool("terminal_read", "Read a terminal", Class::Reads),
-    tool("terminal_signal", "Signal a program", Class::Runs),
+    tool("terminal_signal", "Signal a program", Class::Types),
     tool("terminal_close", "Close a terminal", Class::Ends),
     tool("terminal_list", "List terminals", Class::Reads),
 ];
@@ -127,11 +129,25 @@ impl Set {
         self.tools().iter().any(|t| t.name == today)
     }
 
-    /// Tells whether a tool ends jobs, and nothing else.
-    pub(crate) fn ends(self, name: &str) -> bool {
+    fn class(self, name: &str) -> Option<Class> {
         let today = self.today(name);
         let tool = self.tools().iter().find(|t| t.name == today);
-        tool.is_some_and(|t| matches!(t.class, Class::Ends))
+        tool.map(|t| t.class)
+    }
+
+    /// Tells whether a tool ends jobs, and nothing else.
+    pub(crate) fn ends(self, name: &str) -> bool {
+        matches!(self.class(name), Some(Class::Ends))
+    }
+
+    /// What has not happened when a call of this tool is refused; nothing of one that only looks.
+    pub(crate) fn undone(self, name: &str) -> &'static str {
+        match self.class(name) {
+            Some(Class::Starts) => " Nothing was started.",
+            Some(Class::Types) => " Nothing was sent.",
+            Some(Class::Ends) => " Nothing was stopped.",
+            Some(Class::Reads) | None => "",
+        }
     }
 
     /// How its tools are called in hints.

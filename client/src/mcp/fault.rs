@@ -59,6 +59,14 @@ impl Fault {
         Self::new("no_input", words)
     }
 
+    /// The same of a tool that would have done something else than to start a program: `undone` says what it has not.
+    pub(crate) fn of_tool(mut self, undone: &str) -> Self {
+        if let Some(words) = self.words.strip_suffix(" Nothing was started.") {
+            self.words = format!("{words}{undone}");
+        }
+        self
+    }
+
     /// The line of the result.
     pub(crate) fn text(&self) -> String {
         format!("{}: {}", self.kind, self.words)

@@ -470,7 +470,10 @@ impl Inner {
             Ok(answer) => Ok((answer, open)),
             Err(fault) if fault.gone => Err(fault),
             // What has happened meanwhile is told with an error too.
-            Err(fault) => Ok((Answer::error(fault.text()), open)),
+            Err(fault) => {
+                let fault = fault.of_tool(self.set.undone(&request.name));
+                Ok((Answer::error(fault.text()), open))
+            }
         }
     }
 
