@@ -464,6 +464,48 @@ fn the_command_line_says_whose_the_commands_of_a_stopped_sub_agent_are() {
     });
 }
 
+/// The receipt said that they go on, and the next one that they were stopped.
+#[test]
+fn what_is_stopped_with_its_sub_agent_is_not_said_to_go_on() {
+    in_house(async |house| {
+        let desk = house.desk();
+        for wait in [true, false] {
+            let registered = desk.must::<AgentRegister>(delegated("work", "below")).await;
+            let child = inside(house, &registered);
+            child.start(script("sleep")).await;
+            let left = child.start(script("sleep")).await;
+            // As one job alone it goes on, and the other one does not.
+            let stop = Stop {
+                ids: vec![registered.row.process_id.clone(), left.process_id.clone()],
+                grace_ms: Some(0),
+                wait: Some(true),
+                ..Stop::default()
+            };
+            let summary = desk.must::<JobStop>(stop).await;
+            assert_eq!(summary.jobs[0].left_running.len(), 1, "{summary:?}");
+            let rest = summary.jobs[0].left_running[0].clone();
+            desk.stop(&rest, 0).await;
+
+            let registered = desk.must::<AgentRegister>(delegated("work", "below")).await;
+            let child = inside(house, &registered);
+            let left = child.start(script("sleep")).await;
+            let stop = Stop {
+                everywhere: true,
+                grace_ms: Some(0),
+                wait: Some(wait),
+                ..Stop::default()
+            };
+            let summary = house.desk_without_session().must::<JobStop>(stop).await;
+            assert_eq!(summary.jobs.len(), 2, "{summary:?}");
+            for receipt in &summary.jobs {
+                assert!(receipt.left_running.is_empty(), "{summary:?}");
+            }
+            desk.over(&left.process_id).await;
+            desk.over(&registered.row.process_id).await;
+        }
+    });
+}
+
 /// Its `t1` is another job than the `t1` of whoever stops it from above.
 #[test]
 fn what_a_sub_agent_of_a_sub_agent_leaves_is_named_with_its_session() {

@@ -14,7 +14,7 @@ use ostler_proto::{
     limits,
 };
 use tokio::{
-    io::AsyncReadExt,
+    io::Interest,
     time::{Instant, timeout_at},
 };
 
@@ -139,7 +139,25 @@ impl Frames {
     async fn fill(&mut self) -> std::io::Result<usize> {
         // Memory follows what has come, never what was announced.
         self.bytes.reserve(CHUNK);
-        (&*self.stream).read_buf(&mut self.bytes).await
+        let (socket, bytes) = (self.stream.inner(), &mut self.bytes);
+        loop {
+            socket.readable().await?;
+            let (before, room) = (bytes.len(), bytes.capacity() - bytes.len());
+            let read = socket.try_io(Interest::READABLE, || {
+                let n = socket.try_read_buf(bytes)?;
+                // Fewer than there was room for: it is empty, and what comes from now on is told anew. To be told so by one
+                // more call would hold up the request that has just come.
+                match n == 0 || n == room {
+                    true => Ok(()),
+                    false => Err(std::io::ErrorKind::WouldBlock.into()),
+                }
+            });
+            match read {
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock && bytes.len() == before => {}
+                Err(e) if e.kind() != std::io::ErrorKind::WouldBlock => return Err(e),
+                _ => return Ok(bytes.len() - before),
+            }
+        }
     }
 
     fn take(&mut self) -> Result<Option<Vec<u8>>, String> {
