@@ -10,7 +10,7 @@ use ostler_proto::limits::RING;
 use ostler_proto::methods::{
     AgentAppend, AgentFinish, AgentRegister, AgentStopRequested, CloseSession, JobRelease,
     JobStart, JobStop, JobWrite, Method, Nothing, OpenSession, SessionClose, SessionList,
-    SessionRow, Stop, Target, Write,
+    SessionRow, Start, Stop, Target, Write,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::start::Stdin;
@@ -610,6 +610,48 @@ fn programs_that_are_sub_agents_have_sessions_of_their_own_three_deep() {
         let closed = desk.must::<SessionClose>(CloseSession::default()).await;
         assert!(closed.jobs.iter().all(|r| r.survivors.is_empty()));
         assert_eq!(closed.jobs.len(), 6);
+    });
+}
+
+/// A refusal named `start` for its `key`, `label` for a `timeoutMs`, and `id` for that of the child session.
+#[test]
+fn a_registration_that_is_refused_names_the_field_that_is_wrong() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let program = |change: &dyn Fn(&mut RegisterAgent)| {
+            let mut ask = RegisterAgent {
+                start: Some(Box::new(script("sleep"))),
+                ..RegisterAgent::default()
+            };
+            change(&mut ask);
+            ask
+        };
+        let start = |change: &dyn Fn(&mut Start)| {
+            program(&|ask| change(ask.start.as_mut().expect("it has one")))
+        };
+        let child = |change: &dyn Fn(&mut ChildSession)| {
+            program(&|ask| change(ask.child.insert(ChildSession::default())))
+        };
+        let table = [
+            ("start.key", start(&|s| s.key = Some("k".into()))),
+            ("start.name", start(&|s| s.name = Some("n".into()))),
+            ("start.session", start(&|s| s.session = Some("x".into()))),
+            ("label", program(&|a| a.label = Some("work".into()))),
+            ("timeoutMs", program(&|a| a.timeout_ms = Some(1))),
+            ("graceMs", program(&|a| a.grace_ms = Some(1))),
+            ("child.id", child(&|c| c.id = Some("a b".into()))),
+            ("child.commands", child(&|c| c.commands = Some(0))),
+            ("label", RegisterAgent::default()),
+            ("child.id", delegated("work", "x")),
+        ];
+        for (field, ask) in table {
+            let refused = desk.refused::<AgentRegister>(ask).await;
+            assert_eq!(refused.data["field"], field, "{refused:?}");
+            let says_so = refused.message.contains(&format!("`{field}`"))
+                || refused.hint.as_ref().is_some_and(|h| h.contains(field));
+            assert!(says_so, "{refused:?}");
+        }
+        assert!(desk.list().await.is_empty());
     });
 }
 

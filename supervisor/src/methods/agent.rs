@@ -80,15 +80,28 @@ fn planned(caller: &Caller, params: RegisterAgent) -> Result<Plan, Refusal> {
         grace_ms,
         ..
     } = params;
-    let own = |field: &str| Refusal::bad(field, "belongs beside `start`, not into it");
     let mut plan = match start {
         Some(start) => {
-            if start.session.is_some() || start.key.is_some() || start.name.is_some() {
-                return Err(own("start"));
+            let inside = [
+                ("start.session", start.session.is_some()),
+                ("start.key", start.key.is_some()),
+                ("start.name", start.name.is_some()),
+            ];
+            if let Some((field, _)) = inside.iter().find(|(_, given)| *given) {
+                let words = "belongs beside `start`, not into it";
+                return Err(Refusal::bad(field, words));
             }
-            if label.is_some() || timeout_ms.is_some() || grace_ms.is_some() {
-                let words = "belong into `start`, as do `timeoutMs` and `graceMs`";
+            if label.is_some() {
+                let words = "is for who speaks as a sub-agent; what a program is to do, its `args` in `start` say";
                 return Err(Refusal::bad("label", words));
+            }
+            let beside = [
+                ("timeoutMs", timeout_ms.is_some()),
+                ("graceMs", grace_ms.is_some()),
+            ];
+            if let Some((field, _)) = beside.iter().find(|(_, given)| *given) {
+                let words = "belongs into `start`, not beside it";
+                return Err(Refusal::bad(field, words));
             }
             let start = Start {
                 session,

@@ -65,9 +65,7 @@ impl Serve for JobStop {
         // What a sub-agent has left and this stops as well does not go on.
         let stopped: Vec<String> = jobs.iter().map(|job| job.whole_name()).collect();
         for receipt in &mut receipts {
-            receipt
-                .left_running
-                .retain(|left| !stopped.contains(left));
+            receipt.left_running.retain(|left| !stopped.contains(left));
         }
         Ok(StopSummary {
             jobs: receipts,
