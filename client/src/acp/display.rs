@@ -18,6 +18,10 @@ use super::text;
 
 /// What makes up a tool call beside its content.
 const HEAD: [&str; 5] = ["title", "kind", "status", "locations", "rawInput"];
+/// Room for what stands around the output of a terminal that is shown as text: fences, words, the JSON of its part.
+const AROUND: usize = 256;
+/// The longest fence.
+const FENCE: usize = 32;
 /// Length of a whole process id.
 const ID: usize = id::PROCESS_PREFIX.len() + 26;
 
@@ -52,9 +56,11 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// It as text, for people; what it has printed needs so much room at most.
-    fn words(&self, most: usize) -> String {
-        let mut words = format!("$ {}\n", short(&self.line, most));
+    /// It as text, for people, in so much room: without its output it always fits some hundreds of bytes.
+    fn words(&self, room: usize) -> String {
+        let line = short(&self.line, room / 4);
+        let most = room.saturating_sub(text::length(&line) + AROUND);
+        let mut words = format!("$ {line}\n");
         let shown = text::tail(&self.text, most);
         if self.cut || shown.len() < self.text.len() {
             words += "(the beginning is left out)\n";
@@ -84,20 +90,22 @@ impl Terminal {
 
 /// A command, where it is too long with its end left out.
 fn short(line: &str, room: usize) -> String {
-    match text::head(line, room / 4) {
+    match text::head(line, room) {
         all if all.len() == line.len() => line.to_owned(),
         head => format!("{head}…"),
     }
 }
 
-/// A fence that the text does not have.
+/// A fence that the text does not have. It is no longer than [`FENCE`]: of a program that prints more of both characters in a
+/// row the text looks wrong.
 fn fence(text: &str) -> String {
-    let (mut longest, mut run) = (0, 0);
-    for c in text.chars() {
-        run = if c == '`' { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    "`".repeat((longest + 1).max(3))
+    let longest = |mark: char| {
+        let runs = text.split(|c| c != mark).map(str::len);
+        runs.max().unwrap_or(0)
+    };
+    let length = |mark| (longest(mark) + 1).max(3);
+    let mark = if length('`') > FENCE { '~' } else { '`' };
+    mark.to_string().repeat(length(mark).min(FENCE))
 }
 
 /// A part of the content of a tool call.
@@ -521,23 +529,47 @@ mod tests {
     /// Many an editor takes no line that is longer than 64 KiB.
     #[test]
     fn many_terminals_in_one_message_share_its_room() {
-        let mut display = Display::default();
-        let ids: Vec<String> = (0..10)
-            .map(|n| format!("{}{n}", &T[..T.len() - 1]))
-            .collect();
-        for id in &ids {
-            display.begin(id, "\0x".repeat(50_000), None);
-            display.printed(Look::Text, id, &"\0\u{fffd}\n".repeat(50_000), false);
-        }
-        let content: Vec<Value> = ids
+        for (printed, count) in ["\0\u{fffd}\n", "`", "~`", "\""]
             .iter()
-            .map(|id| json!({ "type": "terminal", "terminalId": id }))
-            .collect();
-        let mut all = call("tool_call", json!({ "content": content }));
-        assert!(display.rewrite(Look::Text, &mut all, true).changed);
-        let line = serde_json::to_string(&all).unwrap();
-        assert!(line.len() < 64 * 1024, "{} bytes", line.len());
-        assert_eq!(line.matches("the beginning is left out").count(), 10);
+            .flat_map(|printed| [1, 10, 60, 256].map(|count| (printed, count)))
+        {
+            let mut display = Display::default();
+            let ids: Vec<String> = (0..count)
+                .map(|n| format!("{}{n:03}", &T[..T.len() - 3]))
+                .collect();
+            for id in &ids {
+                display.begin(id, "\0x".repeat(5_000), None);
+                display.printed(Look::Text, id, &printed.repeat(20_000), false);
+                let status = ExitStatus {
+                    exit_code: None,
+                    signal: Some("SIGRTMAX-10".into()),
+                };
+                display.ended(Look::Text, id, status);
+            }
+            let content: Vec<Value> = ids
+                .iter()
+                .map(|id| json!({ "type": "terminal", "terminalId": id }))
+                .collect();
+            let mut all = call("tool_call", json!({ "content": content }));
+            assert!(display.rewrite(Look::Text, &mut all, true).changed);
+            let line = serde_json::to_string(&all).unwrap();
+            let told = format!("{printed:?} {count}: {} bytes", line.len());
+            assert!(line.len() < 64 * 1024, "{told}");
+            assert_eq!(line.matches("the beginning is left out").count(), count);
+        }
+    }
+
+    #[test]
+    fn a_fence_is_what_the_text_has_not_and_never_long() {
+        for (text, is) in [
+            ("x", "```"),
+            ("a ``` b", "````"),
+            (&*"`".repeat(31), &*"`".repeat(32)),
+            (&*"`".repeat(32), "~~~"),
+            (&*("`".repeat(90) + &"~".repeat(90)), &*"~".repeat(32)),
+        ] {
+            assert_eq!(fence(text), is);
+        }
     }
 
     #[test]

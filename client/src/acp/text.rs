@@ -9,6 +9,11 @@ fn written(c: char) -> usize {
     }
 }
 
+/// Bytes of a text in JSON.
+pub(super) fn length(text: &str) -> usize {
+    text.chars().map(written).sum()
+}
+
 /// The beginning of a text, `most` bytes of JSON at most.
 pub(super) fn head(text: &str, most: usize) -> &str {
     let mut left = most;
