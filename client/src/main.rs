@@ -5,6 +5,7 @@ mod cli;
 mod exit;
 mod lsp;
 mod mcp;
+mod recent;
 mod secret;
 
 use std::ffi::OsString;

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 
 use super::answer::words as words_of;
 use super::fields::Fields;
-use super::recent::Recent;
 use super::text;
+use crate::recent::Recent;
 
 /// What makes up a tool call beside its content.
 const HEAD: [&str; 5] = ["title", "kind", "status", "locations", "rawInput"];

@@ -20,7 +20,6 @@ mod ends;
 mod fields;
 mod follow;
 mod lines;
-mod recent;
 mod relay;
 mod session;
 mod text;

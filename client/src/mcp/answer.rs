@@ -77,6 +77,9 @@ pub(crate) struct Block {
     /// How many bytes of `output` stand before what is left out.
     #[serde(skip)]
     pub(crate) head: usize,
+    /// A shell in which a line runs.
+    #[serde(skip)]
+    pub(crate) is_busy: bool,
     /// `phrase` is a row of a list; it has no brackets.
     #[serde(skip)]
     pub(crate) is_row: bool,
@@ -202,6 +205,12 @@ impl Answer {
         Shows {
             ended: of(true, &self.ended),
             live: of(false, &self.live),
+            busy: self
+                .blocks
+                .iter()
+                .filter(|b| b.is_busy)
+                .map(|b| b.process_id.clone())
+                .collect(),
         }
     }
 

@@ -125,7 +125,7 @@ async fn in_shell(
     call.watch(&opened.row);
     let answer = if line.trim().is_empty() {
         let came = shells::glance(call, &opened.row).await?;
-        Ok(single(shells::block(call, &came, wait)))
+        Ok(single(shells::block(call, &came)))
     } else {
         let spent = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         line_in(call, &opened.row, line, wait.saturating_sub(spent), until).await
@@ -175,7 +175,7 @@ async fn line_in(
             (came, Some(met))
         }
     };
-    let mut block = shells::block(call, &came, wait);
+    let mut block = shells::block(call, &came);
     let (from, to) = came.output;
     shells::add_output(call, &mut block, &came.row, from, Some(to), OWN).await?;
     if let Some(met) = met {
@@ -215,7 +215,7 @@ async fn input(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         ..Send::default()
     };
     let (came, sent) = shells::send(call, &row, ask).await?;
-    let mut block = shells::block(call, &came, wait);
+    let mut block = shells::block(call, &came);
     if let Some((grid, marker)) = shells::screen(call, &came.row).await? {
         block.output = Some(grid);
         block.markers.insert(0, marker);

@@ -226,7 +226,7 @@ async fn read(call: &Call<'_>, row: &Row, since: Option<u64>) -> Result<Text, Fa
 async fn of_now(call: &Call<'_>, row: &Row) -> Result<Block, Fault> {
     if row.kind == Kind::Shell && !row.is_over() {
         let came = shells::glance(call, row).await?;
-        let mut block = shells::block(call, &came, 0);
+        let mut block = shells::block(call, &came);
         block.hint = None;
         block.why = None;
         return Ok(block);
@@ -375,7 +375,7 @@ async fn send(call: &Call<'_>, args: &Arguments) -> Result<Answer, Fault> {
         ..Send::default()
     };
     let (came, sent) = shells::send(call, &row, ask).await?;
-    let mut block = shells::block(call, &came, wait);
+    let mut block = shells::block(call, &came);
     block.hint = None;
     if sent.truncated {
         block.cut = Some((sent.next - sent.from).saturating_sub(sent.text.len() as u64));

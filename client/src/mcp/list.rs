@@ -53,7 +53,7 @@ pub(crate) async fn list_row(call: &Call<'_>, row: &Row) -> Block {
     let mut block = if row.kind == Kind::Shell && !row.is_over() {
         match shells::glance(call, row).await {
             Ok(came) => {
-                let mut block = shells::block(call, &came, 0);
+                let mut block = shells::block(call, &came);
                 if came.reason == Reason::Prompt {
                     block.facts.clear();
                     block.code = None;

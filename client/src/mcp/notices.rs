@@ -4,11 +4,13 @@
 //! as told when it is written in full, and are taken back when its call is cancelled before that. The next call
 //! confirms the last number up to which everything is told.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ostler_proto::limits;
 use ostler_proto::methods::Notice;
+
+use crate::recent::Recent;
 
 /// Jobs of which a result itself says how they are.
 #[derive(Debug, Default)]
@@ -17,6 +19,18 @@ pub(crate) struct Shows {
     pub(crate) ended: Vec<String>,
     /// They had not when it was made.
     pub(crate) live: Vec<String>,
+    /// Shells in which a line ran then.
+    pub(crate) busy: Vec<String>,
+}
+
+/// The end of a line in a shell.
+#[derive(Debug)]
+struct OwnEnd {
+    /// Serial of the line.
+    line: u64,
+    /// Process id of the shell.
+    shell: String,
+    text: String,
 }
 
 /// What a result takes along.
@@ -31,14 +45,34 @@ struct Taken {
     writing: bool,
 }
 
+/// Jobs whose end a result has shown, the newest of them: most are never noticed.
+#[derive(Debug)]
+struct Shown(Recent<()>);
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self(Recent::new(limits::mcp::SHOWN))
+    }
+}
+
+impl Shown {
+    fn add(&mut self, job: &str) {
+        self.0.entry(job, || ());
+    }
+
+    fn has(&self, job: &str) -> bool {
+        self.0.get(job).is_some()
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Ends that the supervisor has told and nobody confirmed: number to process id.
     known: BTreeMap<u64, String>,
     written: BTreeSet<u64>,
-    shown: HashSet<String>,
-    /// Ends that only this process knows of: of lines in shells, by their serials.
-    own: BTreeMap<u64, (u64, String)>,
+    shown: Shown,
+    /// Ends that only this process knows of.
+    own: BTreeMap<u64, OwnEnd>,
     next_own: u64,
     /// Lines that are told once, before the notices.
     once: Vec<String>,
@@ -59,7 +93,7 @@ impl Ledger {
     pub(crate) fn seen(&self) -> Option<u64> {
         let state = self.lock();
         let told = |(number, job): &(&u64, &String)| {
-            state.written.contains(*number) || state.shown.contains(*job)
+            state.written.contains(*number) || state.shown.has(job)
         };
         let last = state.known.iter().take_while(told).last();
         last.map(|(number, _)| *number)
@@ -78,16 +112,17 @@ impl Ledger {
     }
 
     /// An end that only this process knows of.
-    pub(crate) fn add_own(&self, line: u64, text: String) {
+    pub(crate) fn add_own(&self, line: u64, shell: String, text: String) {
         let mut state = self.lock();
         let number = state.next_own;
         state.next_own += 1;
-        state.own.insert(number, (line, text));
+        let end = OwnEnd { line, shell, text };
+        state.own.insert(number, end);
     }
 
     /// A result tells the end of this line by itself.
     pub(crate) fn forget_own(&self, line: u64) {
-        self.lock().own.retain(|_, (of, _)| *of != line);
+        self.lock().own.retain(|_, end| end.line != line);
     }
 
     /// A line that the next result tells, once.
@@ -97,7 +132,7 @@ impl Ledger {
 
     /// This job's end needs no notice: we ended it.
     pub(crate) fn ended_by_us(&self, process_id: &str) {
-        self.lock().shown.insert(process_id.to_owned());
+        self.lock().shown.add(process_id);
     }
 
     /// Another session: what is known of the old one says nothing.
@@ -133,7 +168,7 @@ impl Ledger {
             if shows.live.contains(job)
                 || elsewhere
                 || state.written.contains(&number)
-                || state.shown.contains(job)
+                || state.shown.has(job)
             {
                 continue;
             }
@@ -150,8 +185,9 @@ impl Ledger {
             taken.numbers.push(number);
             lines.push(format!("notice: {text}"));
         }
-        for (number, (_, text)) in &state.own {
-            if state.taken.values().any(|t| t.own.contains(number)) {
+        for (number, end) in &state.own {
+            let elsewhere = state.taken.values().any(|t| t.own.contains(number));
+            if elsewhere || shows.busy.contains(&end.shell) {
                 continue;
             }
             if lines.len() >= limits::mcp::NOTICES {
@@ -159,7 +195,7 @@ impl Ledger {
                 continue;
             }
             taken.own.push(*number);
-            lines.push(format!("notice: {text}"));
+            lines.push(format!("notice: {}", end.text));
         }
         if more > 0 {
             lines.push(match more {
@@ -194,7 +230,7 @@ impl Ledger {
         let mut state = self.lock();
         if let Some(taken) = state.taken.remove(call) {
             state.written.extend(taken.numbers);
-            state.shown.extend(taken.shown);
+            taken.shown.iter().for_each(|job| state.shown.add(job));
             for number in taken.own {
                 state.own.remove(&number);
             }
@@ -227,7 +263,7 @@ mod tests {
         ledger.hear(notices);
         let shows = Shows {
             ended: shown.iter().map(ToString::to_string).collect(),
-            live: Vec::new(),
+            ..Shows::default()
         };
         ledger.take(call, shows, notices, |n| Some(n.row.id.clone()))
     }
@@ -250,6 +286,22 @@ mod tests {
         ledger.writing("b");
         ledger.written("b");
         assert_eq!(ledger.seen(), Some(2));
+    }
+
+    /// The same of a line in a shell. Of a shell at its prompt the result says nothing that could contradict.
+    #[test]
+    fn the_end_of_a_line_is_not_told_beside_its_shell_as_busy() {
+        let ledger = Ledger::default();
+        ledger.add_own(7, "proc_s".into(), "s1 command exited 0".into());
+        let of = |busy: &[&str]| Shows {
+            live: vec!["proc_s".into()],
+            busy: busy.iter().map(ToString::to_string).collect(),
+            ..Shows::default()
+        };
+        let told = ledger.take("a", of(&["proc_s"]), &[], |_| None);
+        assert_eq!(told, [""; 0]);
+        let told = ledger.take("b", of(&[]), &[], |_| None);
+        assert_eq!(told, ["notice: s1 command exited 0"]);
     }
 
     #[test]

@@ -208,7 +208,7 @@ async fn shell_block(
 ) -> Result<(Block, Option<(u64, u64)>), Fault> {
     let line = call.front.running_line(&row.process_id);
     let came = shells::glance(call, row).await?;
-    let mut block = shells::block(call, &came, looked.wait);
+    let mut block = shells::block(call, &came);
     let waits_for_end = looked.waited.is_some() && *looked.until == Until::Exit;
     if let Some(waited) = &looked.waited {
         block.why = shells::why(waited.reason);

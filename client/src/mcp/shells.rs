@@ -256,7 +256,7 @@ fn announce(call: &Call<'_>, row: &Row, line: Line) {
                 words::cut(&words::one_line(&line.text), 60),
                 front.names.read(&id),
             );
-            front.ledger.add_own(line.serial, told);
+            front.ledger.add_own(line.serial, shell, told);
         }
     });
 }
@@ -334,7 +334,7 @@ async fn refused(call: &Call<'_>, row: &Row, error: &Error) -> Fault {
 }
 
 /// What a call says of a terminal: a shell's prompt, a question, or that it goes on.
-pub(crate) fn block(call: &Call<'_>, came: &Came, wait: u64) -> Block {
+pub(crate) fn block(call: &Call<'_>, came: &Came) -> Block {
     let front = call.front;
     let row = &came.row;
     let ports = ports(row);
@@ -391,7 +391,7 @@ pub(crate) fn block(call: &Call<'_>, came: &Came, wait: u64) -> Block {
             block.facts.extend(status::listening(&block.ports));
             block.seconds = Some(status::tenths(came.took));
             block.hint = Some(front.names.wait(id));
-            let _ = wait;
+            block.is_busy = true;
         }
         _ => {}
     }

@@ -2,6 +2,8 @@
 
 /// Notices in one result; the rest follow with the next.
 pub const NOTICES: usize = 5;
+/// Jobs whose end a result has shown that are remembered, so that no notice tells it again.
+pub const SHOWN: usize = 4_096;
 /// Jobs in one call.
 pub const IDS: usize = 16;
 /// How long a call is silent before its first word of progress.

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 
 /// Things by name, at most so many.
-pub(super) struct Recent<T> {
+#[derive(Debug)]
+pub(crate) struct Recent<T> {
     most: usize,
     things: HashMap<String, T>,
     order: VecDeque<String>,
 }
 
 impl<T> Recent<T> {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
             things: HashMap::new(),
@@ -18,20 +19,20 @@ impl<T> Recent<T> {
         }
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<&T> {
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
         self.things.get(name)
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
         self.things.get_mut(name)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &T)> {
         self.things.iter()
     }
 
     /// The thing of this name, made if it is not there.
-    pub(super) fn entry(&mut self, name: &str, make: impl FnOnce() -> T) -> &mut T {
+    pub(crate) fn entry(&mut self, name: &str, make: impl FnOnce() -> T) -> &mut T {
         if !self.things.contains_key(name) {
             if self.order.len() >= self.most
                 && let Some(oldest) = self.order.pop_front()
