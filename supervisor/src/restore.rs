@@ -412,22 +412,29 @@ fn go_on(house: &Arc<House>, job: &Arc<Job>, old_names: &[String], state: Option
         // Its session was closed in the moment of the crash: nobody could ever stop it.
         job.want_stop(job.spec.grace_ms, Who::asked("close", None).silent(true));
     } else if job.is_bound() {
-        wait_for_client(job);
+        wait_for_client(house, job);
     }
     house.adopt(job, facts, Some(state.fds));
 }
 
 /// A connection broken by our own restart is no cancel: the client of a foreground run has some time to come back.
-fn wait_for_client(job: &Arc<Job>) {
+fn wait_for_client(house: &Arc<House>, job: &Arc<Job>) {
     job.hold();
-    let job = Arc::clone(job);
+    let (house, job) = (Arc::clone(house), Arc::clone(job));
+    let before = job.held();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(limits::reattach())).await;
-        if job.let_go() && job.status().finished.is_none() {
+        if !job.let_go() {
+            return;
+        }
+        if job.status().finished.is_none() {
             job.want_stop(
                 job.spec.grace_ms,
                 Who::asked("client", Some("its client did not come back".into())),
             );
+        } else if job.held() == before {
+            // It ended in that time, for a client that never asked.
+            house.registry.notice_after_all(&job);
         }
     });
 }

@@ -10,7 +10,7 @@ use ostler_proto::methods::{
     ReadNotices, Run, SessionNotices, ShellExec, SignalJob, Start, Stop, Tail, Target,
 };
 use ostler_proto::shell::Exec;
-use ostler_tests::house::{House, in_house, in_house_of_shells};
+use ostler_tests::house::{House, in_empty_house, in_house, in_house_of_shells};
 use ostler_tests::process::Process;
 use ostler_tests::{Desk, PATIENCE, Wire, desk::script, within};
 use serde_json::{Value, json};
@@ -421,6 +421,56 @@ fn a_run_that_went_on_in_the_background_stays_there_over_a_crash() {
         let row = desk.over(&result.row.id).await;
         assert_eq!(row.exit_code, Some(3));
         assert_eq!(noticed(&desk).await, [row.id]);
+    });
+}
+
+/// Over a crash its client had some time to come back, in which it ended: for a client that never did it was nobody's news.
+#[test]
+fn a_run_whose_client_is_gone_with_its_supervisor_is_noticed_unless_that_comes_back() {
+    in_empty_house(async |house| {
+        let config = "[supervisor]\nreattach = \"500ms\"\n";
+        std::fs::write(&house.folders().config, config).expect("the folder is ours");
+        house.start();
+        let desk = house.desk();
+        let fifos = [house.fifo("t1"), house.fifo("t2")];
+        let run = |fifo: &str| {
+            let start = script(&format!("say ready , await {fifo} , exit 3"));
+            json!({ "start": { "args": start.args, "cwd": "/", "key": fifo }, "partialResultToken": 7 })
+        };
+        let mut clients = Vec::new();
+        for fifo in &fifos {
+            let mut client = house.wire().await;
+            client.attach(&house.folders().owner_key(), "x").await;
+            client.ask("job/run", run(fifo)).await;
+            while client.read().await.unwrap()["params"]["value"]["started"].is_null() {}
+            clients.push(client);
+        }
+        for id in ["t1", "t2"] {
+            desk.printed(id, "^ready$").await;
+        }
+        house.kill_supervisor().await;
+        drop(clients);
+        let mut back = house.wire().await;
+        back.attach(&house.folders().owner_key(), "x").await;
+        let asked = back.ask("job/run", run(&fifos[0])).await;
+        for fifo in &fifos {
+            house.open(fifo).await;
+        }
+        let answer = back.answer(asked).await;
+        assert_eq!(answer["result"]["exitCode"], 3, "{answer}");
+        for id in ["t1", "t2"] {
+            assert_eq!(desk.over(id).await.outcome, Some(Outcome::Exited), "{id}");
+        }
+        // The time of both is over by then.
+        let told = async {
+            loop {
+                let told = noticed(&desk).await;
+                if !told.is_empty() {
+                    return told;
+                }
+            }
+        };
+        assert_eq!(within(PATIENCE, "the notice", told).await, ["t2"]);
     });
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct Job {
     bound: watch::Sender<bool>,
     /// Requests that hold a foreground run.
     holders: AtomicU32,
+    /// Requests that ever have.
+    held: AtomicU32,
     seat: RwLock<Seat>,
     /// While somebody may be on it.
     terminal: Mutex<Option<Terminal>>,
@@ -128,6 +130,7 @@ impl Job {
             feed,
             bound: watch::Sender::new(spec.bound),
             holders: AtomicU32::new(0),
+            held: AtomicU32::new(0),
             seat: RwLock::new(spec.born.clone()),
             terminal: Mutex::default(),
             talk: talk(&spec),
@@ -431,6 +434,12 @@ impl Job {
     /// A request begins to hold a foreground run.
     pub(crate) fn hold(&self) {
         self.holders.fetch_add(1, Ordering::AcqRel);
+        self.held.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many requests have held it.
+    pub(crate) fn held(&self) -> u32 {
+        self.held.load(Ordering::Acquire)
     }
 
     /// A request lets go. True when it was the last one of a run that is still bound to its request.

@@ -332,17 +332,33 @@ impl Registry {
         });
     }
 
+    /// An answer was to tell its end, and nobody has come for that.
+    pub(crate) fn notice_after_all(&self, job: &Job) {
+        if !job.ends_in_silence() {
+            self.number(job, |now, newest| {
+                *newest += 1;
+                Some(now.unwrap_or(*newest))
+            });
+        }
+    }
+
     /// Gives the notice of a job another number, if it has one.
     fn renumber(&self, job: &Job, number: impl FnOnce(&mut u64) -> u64) {
+        self.number(job, |now, newest| now.map(|_| number(newest)));
+    }
+
+    /// Gives the notice of a job the number that comes of the one that it has and of the newest of the house.
+    fn number(&self, job: &Job, number: impl FnOnce(Option<u64>, &mut u64) -> Option<u64>) {
         let inner = self.lock();
         let mut newest = self.notices.hold();
         let session = inner.by_key(&job.seat().key);
         let session = session.filter(|s| s.jobs.contains_key(&job.spec.number));
-        let (Some(session), Some(_)) = (session, job.notice()) else {
-            return;
-        };
-        job.renumber_notice(number(&mut newest));
-        self.ledger.append(&Entry::Seated(session.seated(job)));
+        if let Some(session) = session
+            && let Some(number) = number(job.notice(), &mut newest)
+        {
+            job.renumber_notice(number);
+            self.ledger.append(&Entry::Seated(session.seated(job)));
+        }
     }
 
     /// Begins to close a session; returns its key and what lives in it, newest first. `None`: it is closed already.
