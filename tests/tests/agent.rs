@@ -506,6 +506,42 @@ fn what_is_stopped_with_its_sub_agent_is_not_said_to_go_on() {
     });
 }
 
+/// F6, D12: where the same command stops them as well, they are stopped, and nothing else is said of them.
+#[test]
+fn a_receipt_says_that_commands_go_on_only_where_the_same_command_does_not_stop_them() {
+    in_house(async |house| {
+        std::fs::create_dir(house.file(".git")).unwrap();
+        let ways: [(&[&str], bool); 5] = [
+            (&["stop", "--session", "x", "--all"], true),
+            (&["stop", "--project"], false),
+            (&["stop", "-A"], false),
+            (&["stop", "x/work", "below/t1"], false),
+            (&["daemon", "stop"], false),
+        ];
+        for (way, goes_on) in ways {
+            let desk = house.desk_of(OpenSession {
+                root: Some(house.path("").trim_end_matches('/').into()),
+                ..session("x")
+            });
+            let work = RegisterAgent {
+                name: Some("work".into()),
+                ..delegated("work", "below")
+            };
+            let registered = desk.must::<AgentRegister>(work).await;
+            let child = inside(house, &registered);
+            let started = child.ready(script("ignore TERM , say ready , sleep")).await;
+            let said = house.cli(&[way, &["--grace", "100ms"]].concat());
+            assert_eq!(said.code, 0, "{said:?}");
+            assert_eq!(said.out.contains("go on"), goes_on, "{way:?}: {said:?}");
+            let command = Process::of(started.pid.unwrap());
+            assert_eq!(command.is_some(), goes_on, "{way:?}: {said:?}");
+            if goes_on {
+                assert!(said.out.ends_with("; its commands go on: t1\n"), "{said:?}");
+            }
+        }
+    });
+}
+
 /// Its `t1` is another job than the `t1` of whoever stops it from above.
 #[test]
 fn what_a_sub_agent_of_a_sub_agent_leaves_is_named_with_its_session() {

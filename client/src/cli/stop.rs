@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use ostler::{Client, Mode};
 use ostler_proto::job::{Kind, SessionRef};
-use ostler_proto::methods::{JobStop, Receipt, Stop, StopSummary};
+use ostler_proto::methods::{JobGet, JobStop, Receipt, Stop, StopSummary, Target};
 use unicode_width::UnicodeWidthStr;
 
 use super::failure::Failure;
@@ -155,7 +155,31 @@ async fn stop(
         }
     }
     summary.jobs = once(summary.jobs);
+    if groups.len() > 1 {
+        drop_stopped(client, &mut summary.jobs).await;
+    }
     Ok((summary, failures))
+}
+
+/// Each request knows only its own jobs: what a sub-agent had started may be among those of another one.
+async fn drop_stopped(client: &Client, receipts: &mut [Receipt]) {
+    let stopped = receipts.iter().map(|r| r.row.process_id.clone());
+    let stopped: Vec<String> = stopped.collect();
+    for receipt in receipts {
+        let mut left = Vec::new();
+        for name in std::mem::take(&mut receipt.left_running) {
+            let found = client
+                .ask::<JobGet>(Target {
+                    session: None,
+                    id: name.clone(),
+                })
+                .await;
+            if !found.is_ok_and(|found| stopped.contains(&found.row.process_id)) {
+                left.push(name);
+            }
+        }
+        receipt.left_running = left;
+    }
 }
 
 /// Explains ids that named no job: their session may be the reason.

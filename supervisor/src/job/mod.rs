@@ -231,12 +231,6 @@ impl Job {
         self.seat().id
     }
 
-    /// The name that is good from every session: `SESSION/t1`.
-    pub(crate) fn whole_name(&self) -> String {
-        let seat = self.seat();
-        format!("{}/{}", seat.session.id, seat.id)
-    }
-
     /// For the registry alone, which holds its lock meanwhile.
     pub(crate) fn sit(&self, seat: Seat) {
         *self.seat.write().unwrap_or_else(PoisonError::into_inner) = seat;

@@ -16,6 +16,7 @@ use crate::{
     house::settled,
     job::{Job, Who},
     life::plan::within,
+    registry::{Access, Registry},
     signal,
     terminal::Terminal,
 };
@@ -62,11 +63,8 @@ impl Serve for JobStop {
                 claim::told(&caller, job);
             }
         }
-        // What a sub-agent has left and this stops as well does not go on.
-        let stopped: Vec<String> = jobs.iter().map(|job| job.whole_name()).collect();
-        for receipt in &mut receipts {
-            receipt.left_running.retain(|left| !stopped.contains(left));
-        }
+        let registry = &caller.house().registry;
+        drop_stopped(&mut receipts, &jobs, registry, &caller.access());
         Ok(StopSummary {
             jobs: receipts,
             unknown,
@@ -133,6 +131,22 @@ pub(super) fn receipt(job: &Job, was_over: bool) -> Receipt {
             .map_or_else(Vec::new, |owner| owner.left_running().to_vec()),
         row,
         result: None,
+    }
+}
+
+/// What a sub-agent had started does not go on where the same request stops it, whatever it is called by now.
+pub(super) fn drop_stopped(
+    receipts: &mut [Receipt],
+    jobs: &[Arc<Job>],
+    registry: &Registry,
+    access: &Access,
+) {
+    let goes_on = |name: &String| {
+        let job = registry.find(None, name, access);
+        !job.is_ok_and(|job| jobs.iter().any(|stopped| Arc::ptr_eq(stopped, &job)))
+    };
+    for receipt in receipts {
+        receipt.left_running.retain(goes_on);
     }
 }
 

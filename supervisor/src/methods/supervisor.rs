@@ -12,13 +12,17 @@ use ostler_proto::{
     refusal::{Refusal, RefusalKind},
 };
 
-use super::{Serve, stop::receipt};
+use super::{
+    Serve,
+    stop::{drop_stopped, receipt},
+};
 use crate::{
     caller::Caller,
     disk,
     house::House,
     life::plan::within,
-    registry, secret,
+    registry::{self, Access},
+    secret,
     upgrade::{Image, Past},
 };
 
@@ -184,7 +188,12 @@ impl Serve for SupervisorStop {
         let grace = params.grace_ms.unwrap_or(limits::grace());
         let stopping = tokio::spawn(async move {
             let jobs = house.stop_all(grace, "dispose").await;
-            let receipts = jobs.iter().map(|job| receipt(job, false)).collect();
+            let mut receipts: Vec<_> = jobs.iter().map(|job| receipt(job, false)).collect();
+            let all = Access {
+                owner: true,
+                ..Access::default()
+            };
+            drop_stopped(&mut receipts, &jobs, &house.registry, &all);
             house.disposed.notify_one();
             receipts
         });
