@@ -299,7 +299,7 @@ pub struct RenameSession {
     /// Which; the attached one when absent.
     #[serde(default)]
     pub session: Option<String>,
-    /// Its new id, and its new name.
+    /// Its new id, and its new name: not the name of another session that the connection sees.
     pub to: String,
 }
 

@@ -139,6 +139,23 @@ impl Refusal {
         .hint(format!("name it by its id: {}", ids.join(", ")))
     }
 
+    /// A word that is no session's id, and the name of these.
+    pub fn named_so(name: &str, ids: &[&str]) -> Self {
+        let (sessions, it) = match ids.len() {
+            1 => ("session", "it"),
+            _ => ("sessions", "one"),
+        };
+        let all = ids.join(", ");
+        Self::new(
+            RefusalKind::NameTaken,
+            format!("{name} is the name of {sessions} {all}"),
+        )
+        .with("candidates", ids)
+        .hint(format!(
+            "choose another name; to have {it} adopt the jobs, name it by its id: {all}"
+        ))
+    }
+
     /// The beginning of several process ids.
     pub fn ambiguous_job(asked: &str, jobs: usize) -> Self {
         Self::new(

@@ -3,7 +3,7 @@
 
 use ostler_proto::job::{Size, Stream};
 use ostler_proto::methods::{
-    JobAttach, JobKeys, JobWrite, ShellExec, ShellOpen, ShellSend, Start, Write,
+    JobAttach, JobKeys, JobWrite, OpenSession, ShellExec, ShellOpen, ShellSend, Start, Write,
 };
 use ostler_proto::refusal::RefusalKind;
 use ostler_proto::screen::{Attach, Keys};
@@ -32,6 +32,38 @@ async fn write(desk: &Desk, id: &str, text: &str) {
         ..Write::default()
     };
     assert!(desk.must::<JobWrite>(write).await.complete);
+}
+
+/// Two were greeted with the same words.
+#[test]
+fn whose_terminal_it_is_is_said_as_it_can_be_named_here() {
+    in_house(async |house| {
+        let Some(person) = person(house, "p") else {
+            return;
+        };
+        let mut row = None;
+        for id in ["app-1", "app-2"] {
+            let desk = house.desk_of(OpenSession {
+                id: Some(id.into()),
+                name: Some("app".into()),
+                ..OpenSession::default()
+            });
+            row = Some(
+                desk.start(on_terminal(["sh", "-c", "echo here; exec sleep 60"]))
+                    .await,
+            );
+        }
+        let id = row.expect("two were started").process_id;
+        person.line(&format!("ostler attach {id}"));
+        person.shows("here");
+        person.keys(&["C-]"]);
+        person.shows("it still runs");
+        let greeted = person.history();
+        assert!(
+            greeted.contains("t1 of app-2, 90x24; C-] leaves"),
+            "{greeted}"
+        );
+    });
 }
 
 #[test]

@@ -70,6 +70,49 @@ fn the_own_session_needs_no_name_also_where_another_has_the_same() {
     });
 }
 
+/// `app` was one of them from then on, and meant nobody knew which before.
+#[test]
+fn a_session_does_not_get_the_name_of_another_one_for_its_id() {
+    in_empty_house(async |house| {
+        two_of_one_name(house);
+        let ids = house.cli(&["session", "ls", "-q"]).out;
+        let ids: Vec<&str> = ids.lines().collect();
+        for (session, others) in [(ids[0], &ids[1..]), (ids[1], &ids[..1]), ("mine", &ids[..])] {
+            house.cli(&["session", "open", "mine"]);
+            let said = house.cli(&["session", "rename", session, "app"]);
+            let (s, it) = match others.len() {
+                1 => ("", "it"),
+                _ => ("s", "one"),
+            };
+            let mut sorted = others.to_vec();
+            sorted.sort_unstable();
+            let all = sorted.join(", ");
+            assert_eq!(
+                (said.code, said.out.as_str(), said.err),
+                (
+                    125,
+                    "",
+                    format!(
+                        "error: app is the name of session{s} {all}\n\
+                         hint: choose another name; to have {it} adopt the jobs, name it by its id: {all}\n"
+                    )
+                )
+            );
+        }
+        assert_eq!(house.cli(&["show", "mine/t1"]).code, 125);
+        // Its own name it may have, where it is the only one.
+        assert_eq!(house.cli(&["session", "rename", ids[1], "mine"]).code, 0);
+        assert_eq!(
+            house.cli(&["session", "rename", ids[0], "app"]).out,
+            "app\n"
+        );
+        let ls = house.cli(&["ls", "-A", "-q"]).out;
+        let mut ls: Vec<&str> = ls.lines().collect();
+        ls.sort_unstable();
+        assert_eq!(ls, ["app/t1", "mine/t1"]);
+    });
+}
+
 /// It said `no job t1 in this session`, of a session that nobody could have meant.
 #[test]
 fn an_ambiguous_session_is_told_as_that_for_one_id_and_for_several() {

@@ -2,9 +2,10 @@
 //! replaced; and the end of each is told exactly once.
 
 use ostler_proto::limits;
+use ostler_proto::methods::OpenSession;
 use ostler_tests::mcp::Era;
 use ostler_tests::process::Process;
-use ostler_tests::{Mcp, in_empty_house, in_house, process, puppet};
+use ostler_tests::{Mcp, in_empty_house, in_house, process, puppet, script};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -315,6 +316,33 @@ fn a_house_that_was_stopped_is_started_again_and_said_to_be_another_one() {
         );
         let told = mcp.good("run", json!({"command": "echo new"})).await;
         assert!(told.text.starts_with("new\n[t2 exited 0"), "{}", told.text);
+    });
+}
+
+/// It worked in whichever of them came first.
+#[test]
+fn a_session_name_that_two_have_is_refused_with_both_ids() {
+    in_house(async |house| {
+        let named = |id: &str| OpenSession {
+            id: Some(id.into()),
+            name: Some("app".into()),
+            ..OpenSession::default()
+        };
+        for id in ["app-1", "app-2"] {
+            house.desk_of(named(id)).start(script("sleep")).await;
+        }
+        let mut mcp = Mcp::legacy(house, &["--session", "app"]).await;
+        for (tool, arguments) in [("output", json!({})), ("run", json!({"command": "true"}))] {
+            let told = mcp.bad(tool, arguments).await;
+            assert_eq!(
+                told,
+                "ambiguous: session app is not unique: app-1, app-2. Tell the user to give ostler mcp one of them."
+            );
+        }
+        // An id is one, whatever others are named.
+        let mut mcp = Mcp::legacy(house, &["--session", "app-2"]).await;
+        let list = mcp.good("output", json!({})).await;
+        assert!(list.text.starts_with("t1 running "), "{}", list.text);
     });
 }
 

@@ -139,7 +139,9 @@ async fn sit(
 
 /// `s1 of claude-7k2, 120x40, held by you; C-] leaves`.
 fn greeting(ours: Size, label: &str, row: &Row, args: &Args) -> String {
-    let id = label.rsplit('/').next().unwrap_or(label);
+    // A name that another session has as well would not say whose it is.
+    let own = (row.session.name.as_str(), label);
+    let (session, id) = label.rsplit_once('/').unwrap_or(own);
     let Size { rows, cols } = match row.terminal {
         Some(window) if args.read_only => window,
         _ => ours,
@@ -149,7 +151,7 @@ fn greeting(ours: Size, label: &str, row: &Row, args: &Args) -> String {
         (_, true) => ", read only",
         _ => "",
     };
-    let (session, key) = (&row.session.name, &args.detach_key.name);
+    let key = &args.detach_key.name;
     words::clean(&format!(
         "{id} of {session}, {cols}x{rows}{how}; {key} leaves"
     ))

@@ -125,6 +125,14 @@ impl Fault {
         let message = words::one_line(refusal.message.lines().next_back().unwrap_or_default());
         let message = names.words(&message, id);
         match refusal.kind {
+            // The session that the front end was given: no job is meant.
+            RefusalKind::Ambiguous if refusal.data.contains_key("candidates") => Self::new(
+                "ambiguous",
+                format!(
+                    "{message}: {}. Tell the user to give ostler mcp one of them.",
+                    candidates(refusal)
+                ),
+            ),
             RefusalKind::NotFound | RefusalKind::Ambiguous => Self::not_found(id, names),
             RefusalKind::Gone => Self::new(
                 "gone",
@@ -174,6 +182,13 @@ impl Fault {
             _ => Self::new(refusal.kind.word(), format!("{message}.")),
         }
     }
+}
+
+/// The ids of those that a name may mean.
+fn candidates(refusal: &Refusal) -> String {
+    let ids = refusal.data.get("candidates").cloned().unwrap_or_default();
+    let ids: Vec<String> = serde_json::from_value(ids).unwrap_or_default();
+    ids.join(", ")
 }
 
 /// A full quota, with what fills it.

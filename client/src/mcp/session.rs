@@ -22,7 +22,7 @@ use ostler_proto::methods::{
     CloseSession, JobList, List, Nothing, OpenSession, OpenedSession, SessionClose, SessionList,
     ShellList, StopSummary,
 };
-use ostler_proto::refusal::RefusalKind;
+use ostler_proto::refusal::{Refusal, RefusalKind};
 use ostler_proto::{VERSION, id, limits};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -193,10 +193,16 @@ impl Sessions {
         let client = Client::new(options);
         let sessions = client.ask::<SessionList>(Nothing {}).await?.sessions;
         let by_id = sessions.iter().find(|s| s.session.id == name);
-        let mut by_name = sessions.iter().filter(|s| s.session.name == name);
-        let found = by_id.or_else(|| by_name.next());
-        let is_new = found.is_none();
-        let session = found.map_or(name, |s| &s.session.id).to_owned();
+        let by_name = sessions.iter().filter(|s| s.session.name == name);
+        let ids: Vec<&str> = match by_id {
+            Some(found) => vec![&found.session.id],
+            None => by_name.map(|s| s.session.id.as_str()).collect(),
+        };
+        if ids.len() > 1 {
+            return Err(Refusal::ambiguous_session(name, &ids).into());
+        }
+        let is_new = ids.is_empty();
+        let session = ids.first().map_or(name, |id| id).to_owned();
         client
             .open_session(OpenSession {
                 id: Some(session.clone()),

@@ -19,7 +19,8 @@ use crate::{
 };
 
 impl Registry {
-    /// Gives a session another id. One that exists and is seen adopts the jobs.
+    /// Gives a session another id. One that exists and is seen adopts the jobs. The name of another one is refused: was
+    /// that one meant, or did nobody think of it?
     pub(crate) fn rename(
         &self,
         asked: Option<&str>,
@@ -37,6 +38,7 @@ impl Registry {
             let into = inner.movable(Some(to), access)?;
             return self.merge(&mut inner, &from, &into);
         }
+        inner.check_name(&from, to, access)?;
         let mut session = inner.take(&from)?;
         let gone = Gone::of(&session, to);
         session.record.session = SessionRef {
@@ -263,6 +265,17 @@ impl Inner {
             return Err(closing(&session.record.session.id));
         }
         Ok(session.record.session.id.clone())
+    }
+
+    /// Two sessions of which one has for its id what is the other's name could not be told apart by it.
+    fn check_name(&self, from: &str, to: &str, access: &Access) -> Result<(), Refusal> {
+        let others = self.seen(access).map(|s| &s.record.session);
+        let others = others.filter(|s| s.name == to && s.id != from);
+        let ids: Vec<&str> = others.map(|s| s.id.as_str()).collect();
+        match ids.as_slice() {
+            [] => Ok(()),
+            ids => Err(Refusal::named_so(to, ids)),
+        }
     }
 
     fn take(&mut self, id: &str) -> Result<Session, Refusal> {

@@ -154,7 +154,7 @@ impl Inner {
         false
     }
 
-    fn seen<'a, 'b>(
+    pub(super) fn seen<'a, 'b>(
         &'a self,
         access: &'b Access,
     ) -> impl Iterator<Item = &'a Session> + use<'a, 'b> {
