@@ -116,21 +116,26 @@ fn one(
     };
     let fault = |why: String| wrong(text, Some(value.span()), format!("`{name}` {why}"));
     let number = number(setting.unit, value.get_ref()).map_err(fault)?;
-    if !(setting.least..=setting.most).contains(&number) {
+    let range = i128::from(setting.least)..=i128::from(setting.most);
+    let value = u64::try_from(number)
+        .ok()
+        .filter(|_| range.contains(&number));
+    let Some(value) = value else {
         let (least, most) = (
             setting.unit.say(setting.least),
             setting.unit.say(setting.most),
         );
         return Err(fault(format!("must be {least} to {most}")));
-    }
+    };
     Ok(Given {
         setting,
-        value: number,
+        value,
         line: line_of(text, &key.span()),
     })
 }
 
-fn number(unit: Unit, value: &DeValue<'_>) -> Result<u64, String> {
+/// One that no setting can have is one all the same: its bounds are told.
+fn number(unit: Unit, value: &DeValue<'_>) -> Result<i128, String> {
     let wanted = || match unit {
         Unit::Count => "must be a whole number".to_owned(),
         Unit::Bytes => "must be a number of bytes, or a size such as \"256 KiB\"".to_owned(),
@@ -138,11 +143,14 @@ fn number(unit: Unit, value: &DeValue<'_>) -> Result<u64, String> {
         Unit::Switch => "must be true or false".to_owned(),
     };
     match value {
-        DeValue::Boolean(on) if unit == Unit::Switch => Ok(u64::from(*on)),
+        DeValue::Boolean(on) if unit == Unit::Switch => Ok(i128::from(*on)),
         DeValue::Integer(digits) if unit != Unit::Switch => {
-            digits.to_string().parse().map_err(|_| wanted())
+            let number = i128::from_str_radix(digits.as_str(), digits.radix());
+            Ok(number.unwrap_or(i128::MAX))
         }
-        DeValue::String(words) if unit == Unit::Ms && !is_plain(words) => duration::parse(words),
+        DeValue::String(words) if unit == Unit::Ms && !is_plain(words) => {
+            duration::parse(words).map(i128::from)
+        }
         DeValue::String(words) if unit == Unit::Bytes => size(words).ok_or_else(wanted),
         _ => Err(wanted()),
     }
@@ -153,10 +161,13 @@ fn is_plain(words: &str) -> bool {
     words.trim().chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-fn size(words: &str) -> Option<u64> {
+fn size(words: &str) -> Option<i128> {
     let words = words.trim();
     let digits = words.find(|c: char| !c.is_ascii_digit())?;
-    let number: u64 = words[..digits].parse().ok()?;
+    if digits == 0 {
+        return None;
+    }
+    let number: i128 = words[..digits].parse().unwrap_or(i128::MAX);
     let unit = match words[digits..].trim() {
         "B" => 1,
         "KiB" => 1 << 10,
@@ -165,7 +176,7 @@ fn size(words: &str) -> Option<u64> {
         "TiB" => 1 << 40,
         _ => return None,
     };
-    number.checked_mul(unit)
+    Some(number.saturating_mul(unit))
 }
 
 impl Unit {
@@ -239,7 +250,7 @@ mod tests {
 
     #[test]
     fn values_are_taken_as_numbers_and_in_words() {
-        let text = "# mine\n[session]\ncommands = 16\nfinished_for = \"1d12h\"\n\n[output]\npage = \"16 KiB\"\nspill_job = 1_000\n[stop]\ngrace = 0\n[client]\nauto_upgrade = true\n";
+        let text = "# mine\n[session]\ncommands = 0x10\nfinished_for = \"1d12h\"\n\n[output]\npage = \"16 KiB\"\nspill_job = 1_000\n[stop]\ngrace = 0\n[client]\nauto_upgrade = true\n";
         let given = parse(text).unwrap();
         let told: Vec<_> = given
             .iter()
@@ -284,6 +295,18 @@ mod tests {
             ),
             (
                 "[session]\ncommands = -1\n",
+                "line 2: `commands` must be 1 to 10000",
+            ),
+            (
+                "[session]\ncommands = 100000000000000000000000000000000000000000\n",
+                "line 2: `commands` must be 1 to 10000",
+            ),
+            (
+                "[output]\nspill_job = \"99999999999999999999999999999999999999999 TiB\"\n",
+                "line 2: `spill_job` must be 0 B to 1024 TiB",
+            ),
+            (
+                "[session]\ncommands = 1.5\n",
                 "line 2: `commands` must be a whole number",
             ),
             (

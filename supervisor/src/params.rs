@@ -71,14 +71,25 @@ fn plain(words: &str) -> String {
         return words.into();
     };
     let expected = match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on".into(),
-        "i8" | "i16" | "i32" | "i64" => "a whole number".into(),
+        "u8" => whole(0_u8, u8::MAX),
+        "u16" => whole(0_u16, u16::MAX),
+        "u32" => whole(0_u32, u32::MAX),
+        "u64" | "usize" => whole(0_u64, u64::MAX),
+        "i8" => whole(i8::MIN, i8::MAX),
+        "i16" => whole(i16::MIN, i16::MAX),
+        "i32" => whole(i32::MIN, i32::MAX),
+        "i64" => whole(i64::MIN, i64::MAX),
         "f32" | "f64" => "a number".into(),
         e if e.starts_with("struct ") => "an object".into(),
         e if e.starts_with("tuple ") => "a list".into(),
         e => of_json(e),
     };
     format!("{}, expected {expected}", of_json(got))
+}
+
+/// With its bounds: one that is too large is a whole number as well.
+fn whole<T: std::fmt::Display>(least: T, most: T) -> String {
+    format!("a whole number from {least} to {most}")
 }
 
 fn of_json(words: &str) -> String {
@@ -119,6 +130,25 @@ mod tests {
         assert!(refusal.hint.unwrap().contains("`id`"));
         let (field, _) = refused::<Run>(json!({ "start": { "args": ["x"], "agrs": [] } }));
         assert_eq!(field, "start.agrs");
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_told_the_greatest() {
+        let open = json!({ "commands": 5_000_000_000_u64 });
+        let told = refused::<ostler_proto::methods::OpenSession>(open)
+            .1
+            .message;
+        assert!(
+            told.ends_with("a whole number from 0 to 4294967295"),
+            "{told}"
+        );
+        let read: Value =
+            serde_json::from_str(r#"{"id":"t1","since":100000000000000000000}"#).unwrap();
+        let told = refused::<Read>(read).1.message;
+        assert!(
+            told.ends_with("a whole number from 0 to 18446744073709551615"),
+            "{told}"
+        );
     }
 
     #[test]

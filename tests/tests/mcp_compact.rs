@@ -675,6 +675,16 @@ fn wrong_arguments_are_told_and_nothing_is_done() {
             ),
             (
                 "output",
+                json!({"id": "t1", "since": 1_000_000_000_000_000_000_u64}),
+                "bad_argument: since must be at most 9007199254740991. Nothing was started.",
+            ),
+            (
+                "run",
+                json!({"command": "ls", "until": "port=99999"}),
+                "bad_argument: until \"port=99999\": a port is 1 to 65535. Nothing was started.",
+            ),
+            (
+                "output",
                 json!({"id": "web"}),
                 "not_found: no job web. output without id lists yours.",
             ),

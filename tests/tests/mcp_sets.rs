@@ -286,7 +286,7 @@ fn a_dsh_command_tells_its_streams_apart_and_its_code_last() {
         let none = mcp.bad("bash", zero).await;
         assert_eq!(
             none,
-            "bad_argument: timeoutMs must be a number above 0. Nothing was started."
+            "bad_argument: timeoutMs must be 1 or more. Nothing was started."
         );
         let nowhere = json!({"command": "ls", "description": "x", "workdir": "nowhere"});
         let failed = mcp.bad("bash", nowhere).await;

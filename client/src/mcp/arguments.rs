@@ -10,9 +10,6 @@ use super::condition::Until;
 use super::fault::Fault;
 use super::words;
 
-/// The largest whole number: what reads JSON into floating point numbers holds all up to it exactly.
-const LARGEST: u64 = (1 << 53) - 1;
-
 /// The arguments of one call.
 #[derive(Debug)]
 pub(crate) struct Arguments {
@@ -89,7 +86,8 @@ impl Arguments {
             Some(Value::String(text)) => text.trim().parse().ok(),
             Some(_) => None,
         };
-        match number.filter(|n: &f64| n.is_finite() && *n >= 0.0) {
+        // One that is too large for its type is infinite: its bound is told, or it is cut to that, as with any other.
+        match number.filter(|n: &f64| *n >= 0.0) {
             Some(number) => Ok(Some(number)),
             None => Err(wrong(name, "must be a number of 0 or more")),
         }
@@ -100,16 +98,20 @@ impl Arguments {
     /// # Errors
     /// It is none.
     pub(crate) fn whole(&self, name: &str) -> Result<Option<u64>, Fault> {
+        let most = limits::mcp::WHOLE;
         match self.number(name)? {
             None => Ok(None),
             #[expect(
-                clippy::cast_possible_truncation,
                 clippy::cast_precision_loss,
-                clippy::cast_sign_loss,
-                reason = "checked to be whole, not negative and no larger than what every number holds exactly"
+                reason = "it is the greatest that is exact"
             )]
-            Some(n) if n.fract() == 0.0 && n <= LARGEST as f64 => Ok(Some(n as u64)),
-            Some(n) if n.fract() == 0.0 => Err(wrong(name, &format!("must be at most {LARGEST}"))),
+            Some(n) if n > most as f64 => Err(wrong(name, &format!("must be at most {most}"))),
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "checked to be whole, not negative and small enough"
+            )]
+            Some(n) if n.fract() == 0.0 => Ok(Some(n as u64)),
             Some(_) => Err(wrong(name, "must be a whole number")),
         }
     }
@@ -256,14 +258,33 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_too_large_is_told_as_such() {
-        let of = |n: Value| of(json!({ "id": n })).whole("id");
-        assert_eq!(of(json!(LARGEST)).unwrap(), Some(LARGEST));
-        for n in [json!(LARGEST + 1), json!(1e18), json!("1e300")] {
-            let words = format!("bad_argument: id must be at most {LARGEST}. Nothing was started.");
-            assert_eq!(of(n).unwrap_err().text(), words);
+    fn a_whole_number_that_is_too_large_is_told_its_bound() {
+        let whole = |json| of(json!({ "wait_s": json })).whole("wait_s");
+        let most = 9_007_199_254_740_991_u64;
+        for taken in [json!(0), json!(7.0), json!(most), json!(most.to_string())] {
+            assert!(whole(taken.clone()).is_ok(), "{taken}");
         }
-        assert!(of(json!(0.5)).unwrap_err().text().contains("whole number"));
+        assert_eq!(whole(json!(most)).unwrap(), Some(most));
+        for large in [
+            json!(1_000_000_000_000_000_000_u64),
+            json!(1e30),
+            json!("1e400"),
+        ] {
+            assert_eq!(
+                whole(large.clone()).unwrap_err().text(),
+                "bad_argument: wait_s must be at most 9007199254740991. Nothing was started.",
+                "{large}"
+            );
+        }
+        let half = whole(json!(0.5)).unwrap_err().text();
+        assert!(half.contains("must be a whole number"), "{half}");
+        for other in [json!(-1), json!("NaN"), json!("x")] {
+            let told = whole(other).unwrap_err().text();
+            assert!(told.contains("must be a number of 0 or more"), "{told}");
+        }
+        // A time is cut to its bound, however large it is.
+        let wait = of(json!({"wait_s": "1e400"})).wait("wait_s", 1, 45_000);
+        assert_eq!(wait.unwrap(), 45_000);
     }
 
     #[test]

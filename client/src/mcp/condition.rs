@@ -24,9 +24,6 @@ pub(crate) enum Until {
     Tcp(String),
 }
 
-/// The shortest silence that can be waited for, in ms.
-const QUIET_LEAST: f64 = 200.0;
-
 /// The forms of the word.
 pub(crate) const FORMS: &str = "use exit, port, port=N, text=REGEX or quiet=SECONDS";
 
@@ -44,8 +41,12 @@ impl Until {
                 _ => return Err(wrong()),
             },
             Some(("port", n)) => match n.trim().parse() {
-                Ok(0) | Err(_) => return Err(wrong()),
-                Ok(n) => Self::Port(n),
+                Ok(n) if n > 0 => Self::Port(n),
+                _ if is_number(n) => {
+                    let asked = words::cut(text, 60);
+                    return Err(format!("until {asked:?}: a port is 1 to {}", u16::MAX));
+                }
+                _ => return Err(wrong()),
             },
             Some(("text", pattern)) if !pattern.is_empty() => {
                 // Before anything is started: the supervisor says it to who waits, when the command runs already.
@@ -63,8 +64,15 @@ impl Until {
             Some(("quiet", seconds)) => {
                 let seconds = seconds.trim().trim_end_matches('s');
                 let ms = seconds.parse::<f64>().map_or(f64::NAN, |s| s * 1_000.0);
-                if !(QUIET_LEAST..=86_400_000.0).contains(&ms) {
-                    return Err(format!("until {text:?}: quiet is 0.2 seconds or more"));
+                let (least, most) = limits::mcp::QUIET;
+                #[expect(clippy::cast_precision_loss, reason = "a day is few milliseconds")]
+                let (least, most) = (least as f64, most as f64);
+                if !(least..=most).contains(&ms) {
+                    let asked = words::cut(text, 60);
+                    let (least, most) = (least / 1_000.0, most / 1_000.0);
+                    return Err(format!(
+                        "until {asked:?}: quiet is {least} to {most} seconds"
+                    ));
                 }
                 #[expect(
                     clippy::cast_possible_truncation,
@@ -101,6 +109,11 @@ impl Until {
     }
 }
 
+fn is_number(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +131,14 @@ mod tests {
             read("prot"),
             Err("until \"prot\": use exit, port, port=N, text=REGEX or quiet=SECONDS".into())
         );
+        for (number, words) in [
+            ("port=0", "a port is 1 to 65535"),
+            ("port=99999", "a port is 1 to 65535"),
+            ("quiet=0.1", "quiet is 0.2 to 86400 seconds"),
+            ("quiet=1000000s", "quiet is 0.2 to 86400 seconds"),
+        ] {
+            assert_eq!(read(number), Err(format!("until {number:?}: {words}")));
+        }
         for bad in [
             "",
             "port=0",

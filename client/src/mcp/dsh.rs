@@ -105,12 +105,12 @@ fn time(args: &Arguments, name: &str, (default, most): (u64, u64)) -> Result<u64
     match args.number(name)? {
         None => Ok(default),
         Some(n) if n < 1.0 => Err(Fault::argument(format!(
-            "{name} must be a number above 0. Nothing was started."
+            "{name} must be 1 or more. Nothing was started."
         ))),
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "above 0; what is too large is cut to the bound"
+            reason = "1 or more; what is too large is cut to the bound"
         )]
         Some(n) => Ok((n.min(1e12) as u64).min(most)),
     }

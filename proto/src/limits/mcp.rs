@@ -6,6 +6,10 @@ pub const NOTICES: usize = 5;
 pub const SHOWN: usize = 4_096;
 /// Jobs in one call.
 pub const IDS: usize = 16;
+/// The greatest whole number in an argument: clients whose numbers are those of JavaScript know none above it exactly.
+pub const WHOLE: u64 = (1 << 53) - 1;
+/// Between which an `until` of `quiet` may ask for silence, in ms.
+pub const QUIET: (u64, u64) = (200, 86_400_000);
 /// How long a call is silent before its first word of progress.
 pub const PROGRESS_FIRST: u64 = 5_000;
 /// Between two words of progress.
