@@ -676,7 +676,7 @@ fn wrong_arguments_are_told_and_nothing_is_done() {
             (
                 "output",
                 json!({"id": "t1", "since": 1_000_000_000_000_000_000_u64}),
-                "bad_argument: since must be at most 9007199254740991. Nothing was started.",
+                "bad_argument: since must be at most 9007199254740991.",
             ),
             (
                 "run",
@@ -707,11 +707,6 @@ fn wrong_arguments_are_told_and_nothing_is_done() {
                 "output",
                 json!({"id": ","}),
                 "bad_argument: id must be ids: t1,a1.",
-            ),
-            (
-                "output",
-                json!({"since": 1e18}),
-                "bad_argument: since must be at most 9007199254740991.",
             ),
             (
                 "input",
