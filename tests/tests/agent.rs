@@ -8,7 +8,7 @@ use ostler_proto::agent::{
 use ostler_proto::job::{Kind, Outcome, Row, State};
 use ostler_proto::limits::RING;
 use ostler_proto::methods::{
-    AgentAppend, AgentFinish, AgentRegister, AgentStopRequested, CloseSession, JobRelease,
+    AgentAppend, AgentFinish, AgentRegister, AgentStopRequested, CloseSession, JobList, JobRelease,
     JobStart, JobStop, JobWrite, Method, Nothing, OpenSession, SessionClose, SessionList,
     SessionRow, Start, Stop, Target, Write,
 };
@@ -16,8 +16,8 @@ use ostler_proto::refusal::RefusalKind;
 use ostler_proto::start::Stdin;
 use ostler_tests::process::Process;
 use ostler_tests::{
-    Desk, House, PATIENCE, command, in_empty_house, in_house, pattern, puppet, rounds, script,
-    within,
+    Desk, House, PATIENCE, Wire, command, in_empty_house, in_house, pattern, puppet, rounds,
+    script, within,
 };
 use serde_json::json;
 
@@ -332,6 +332,49 @@ fn a_sub_agent_whose_owner_is_gone_is_lost_and_one_that_comes_back_in_time_goes_
             second.must::<AgentFinish>(finish("a1", 0)).await.ok,
             Some(true)
         );
+    });
+}
+
+/// The ways in which who speaks goes without a word: its connection is closed while a request is served, its process is
+/// killed, or it does not come to a new supervisor.
+#[test]
+fn a_sub_agent_whose_owner_was_killed_is_lost_when_its_time_is_over() {
+    in_empty_house(async |house| {
+        soon(house);
+        house.start();
+        let watcher = house.desk();
+        let ask = json!({ "label": "speaks" });
+        let id_of = |answer: serde_json::Value| {
+            let id = answer["result"]["row"]["processId"].as_str();
+            id.unwrap_or_else(|| panic!("{answer}")).to_owned()
+        };
+
+        let mut closed = house.wire().await;
+        closed.call("session/open", json!({ "id": "closed" })).await;
+        let first = id_of(closed.call(AgentRegister::NAME, ask.clone()).await);
+        closed
+            .ask(AgentStopRequested::NAME, json!({ "id": first }))
+            .await;
+        closed.call(JobList::NAME, json!({})).await;
+        drop(closed);
+
+        let (mut wire, mut bridge) = Wire::to_child(house.ostler(&["lsp"]));
+        let hello = json!({ "processId": null, "capabilities": {}, "rootUri": null });
+        wire.call("initialize", hello).await;
+        let second = id_of(wire.call(AgentRegister::NAME, ask.clone()).await);
+        bridge.kill().expect("it lives");
+        bridge.wait().expect("it was killed");
+
+        for id in [&first, &second] {
+            assert_eq!(watcher.wait(id).await.outcome, Some(Outcome::Lost), "{id}");
+        }
+
+        let mut gone = house.wire().await;
+        gone.call("session/open", json!({ "id": "gone" })).await;
+        let third = id_of(gone.call(AgentRegister::NAME, ask).await);
+        // It breaks with the supervisor, and nobody comes to the next one.
+        house.kill_supervisor().await;
+        assert_eq!(watcher.wait(&third).await.outcome, Some(Outcome::Lost));
     });
 }
 
