@@ -115,6 +115,20 @@ impl Refusal {
         Self::new(RefusalKind::BadArgument, format!("`{field}` {why}")).with("field", field)
     }
 
+    /// The same of a field that lies in this one of the request.
+    #[must_use]
+    pub fn inside(mut self, outer: &str) -> Self {
+        let field = self.data.get("field").and_then(Value::as_str);
+        let Some(field) = field.map(str::to_owned) else {
+            return self;
+        };
+        let whole = format!("{outer}.{field}");
+        if let Some(why) = self.message.strip_prefix(&format!("`{field}`")) {
+            self.message = format!("`{whole}`{why}");
+        }
+        self.with("field", whole)
+    }
+
     /// An unknown or foreign job: one and the same answer. It names only what the asker named, `t1` or `SESSION/t1`.
     pub fn no_job(id: &str) -> Self {
         let words = match id.split_once('/') {

@@ -911,6 +911,128 @@ fn a_registration_that_is_asked_again_is_the_same_one_with_its_session() {
     });
 }
 
+/// `start` belonged beside `start`, a time limit was called a label, and what was wrong with the program or with the session
+/// below it was told of fields that the request does not have.
+#[test]
+fn each_refusal_of_a_registration_names_the_field_as_the_request_has_it() {
+    in_house(async |house| {
+        let desk = house.desk();
+        let program = json!({ "args": [puppet(), "sleep"] });
+        let with = |field: &str, value: serde_json::Value| {
+            let mut start = program.clone();
+            start[field] = value;
+            json!({ "start": start })
+        };
+        for (ask, field, words) in [
+            (
+                json!({}),
+                "label",
+                "must say what it is to do, or `start` which program it is",
+            ),
+            (json!({ "label": "a\0b" }), "label", "may not contain NUL"),
+            (
+                json!({ "label": "a", "timeoutMs": 0 }),
+                "timeoutMs",
+                "must be 1 to 2592000000",
+            ),
+            (
+                json!({ "label": "a", "name": "t1" }),
+                "name",
+                "may not look like an id",
+            ),
+            (
+                json!({ "label": "a", "key": "" }),
+                "key",
+                "must have 1 to 256 bytes",
+            ),
+            (
+                with("session", json!("x")),
+                "start.session",
+                "belongs beside `start`, as `session`",
+            ),
+            (
+                with("key", json!("k")),
+                "start.key",
+                "belongs beside `start`, as `key`",
+            ),
+            (
+                with("name", json!("n")),
+                "start.name",
+                "belongs beside `start`, as `name`",
+            ),
+            (
+                json!({ "start": program, "label": "a" }),
+                "label",
+                "is for one without a program: with `start` that is what lists show",
+            ),
+            (
+                json!({ "start": program, "timeoutMs": 5 }),
+                "timeoutMs",
+                "belongs into `start`, as `start.timeoutMs`",
+            ),
+            (
+                json!({ "start": program, "graceMs": 5 }),
+                "graceMs",
+                "belongs into `start`, as `start.graceMs`",
+            ),
+            (
+                json!({ "start": program, "name": "t1" }),
+                "name",
+                "may not look like an id",
+            ),
+            (json!({ "start": {} }), "start.args", "must name a program"),
+            (with("cwd", json!("here")), "start.cwd", "must be absolute"),
+            (
+                with("timeoutMs", json!(0)),
+                "start.timeoutMs",
+                "must be 1 to 2592000000",
+            ),
+            (
+                with("stdin", json!({ "base64": "%" })),
+                "start.stdin",
+                "is no base64",
+            ),
+            (
+                json!({ "label": "a", "child": { "id": "a/b" } }),
+                "child.id",
+                "",
+            ),
+            (
+                json!({ "label": "a", "child": { "shells": 0 } }),
+                "child.shells",
+                "must be 1 to 10000",
+            ),
+            (
+                json!({ "label": "a", "child": { "id": 7 } }),
+                "child.id",
+                "is wrong",
+            ),
+        ] {
+            let asked: RegisterAgent = match serde_json::from_value(ask.clone()) {
+                Ok(asked) => asked,
+                Err(_) => {
+                    let refused = &house.wire().await.call("agent/register", ask).await["error"];
+                    assert_eq!(refused["data"]["field"], field, "{refused}");
+                    continue;
+                }
+            };
+            let refused = desk.refused::<AgentRegister>(asked).await;
+            assert_eq!(refused.kind, RefusalKind::BadArgument, "{ask}");
+            assert_eq!(refused.data["field"], field, "{ask}: {refused:?}");
+            let begins = format!("`{field}` {words}");
+            assert!(
+                refused.message.starts_with(&begins),
+                "{ask}: {}",
+                refused.message
+            );
+        }
+        let refused = desk.refused::<AgentRegister>(delegated("a", "x")).await;
+        assert_eq!(refused.data["field"], "child.id", "{refused:?}");
+        let hint = refused.hint.expect("what to do about it");
+        assert_eq!(hint, "another `child.id`; without one it is made up");
+    });
+}
+
 /// A row that had no process stood there as starting for ever, with a session below it.
 #[test]
 fn a_registration_that_is_refused_leaves_no_row_and_no_session() {

@@ -33,7 +33,7 @@ impl Serve for AgentRegister {
         let child = params.child.clone();
         let child = child.or_else(|| has_program.then(ChildSession::default));
         let plan = planned(&caller, params)?;
-        let input = plan::input(&plan.start.stdin)?;
+        let input = plan::input(&plan.start.stdin).map_err(of_program)?;
         let house = caller.house();
         let registered = house.registry.register(&plan, child, &caller.access())?;
         let (admission, child) = registered;
@@ -82,26 +82,16 @@ fn planned(caller: &Caller, params: RegisterAgent) -> Result<Plan, Refusal> {
     } = params;
     let mut plan = match start {
         Some(start) => {
-            let inside = [
-                ("start.session", start.session.is_some()),
-                ("start.key", start.key.is_some()),
-                ("start.name", start.name.is_some()),
-            ];
-            if let Some((field, _)) = inside.iter().find(|(_, given)| *given) {
-                let words = "belongs beside `start`, not into it";
-                return Err(Refusal::bad(field, words));
-            }
+            beside(&start)?;
             if label.is_some() {
-                let words = "is for who speaks as a sub-agent; what a program is to do, its `args` in `start` say";
+                let words = "is for one without a program: with `start` that is what lists show";
                 return Err(Refusal::bad("label", words));
             }
-            let beside = [
-                ("timeoutMs", timeout_ms.is_some()),
-                ("graceMs", grace_ms.is_some()),
-            ];
-            if let Some((field, _)) = beside.iter().find(|(_, given)| *given) {
-                let words = "belongs into `start`, not beside it";
-                return Err(Refusal::bad(field, words));
+            for (field, time) in [("timeoutMs", timeout_ms), ("graceMs", grace_ms)] {
+                if time.is_some() {
+                    let words = format!("belongs into `start`, as `start.{field}`");
+                    return Err(Refusal::bad(field, words));
+                }
             }
             let start = Start {
                 session,
@@ -109,7 +99,7 @@ fn planned(caller: &Caller, params: RegisterAgent) -> Result<Plan, Refusal> {
                 name,
                 ..*start
             };
-            plan::plan(start, false, home)?
+            plan::plan(start, false, home).map_err(of_program)?
         }
         None => {
             let label = label.filter(|l| !l.trim().is_empty());
@@ -119,6 +109,9 @@ fn planned(caller: &Caller, params: RegisterAgent) -> Result<Plan, Refusal> {
                     "must say what it is to do, or `start` which program it is",
                 )
             })?;
+            if label.contains('\0') {
+                return Err(Refusal::bad("label", "may not contain NUL"));
+            }
             if label.len() > limits::LABEL {
                 let words = format!("must have at most {} bytes", limits::LABEL);
                 return Err(Refusal::bad("label", words));
@@ -140,6 +133,29 @@ fn planned(caller: &Caller, params: RegisterAgent) -> Result<Plan, Refusal> {
     plan.kind = Kind::Agent;
     plan.key_of = key_of;
     Ok(plan)
+}
+
+/// What a program has of the sub-agent that it is stands in the registration.
+fn beside(start: &Start) -> Result<(), Refusal> {
+    for (field, given) in [
+        ("session", &start.session),
+        ("key", &start.key),
+        ("name", &start.name),
+    ] {
+        if given.is_some() {
+            let words = format!("belongs beside `start`, as `{field}`");
+            return Err(Refusal::bad(&format!("start.{field}"), words));
+        }
+    }
+    Ok(())
+}
+
+/// Fields of the program stand in `start`, all but those that were taken out of the registration.
+fn of_program(refusal: Refusal) -> Refusal {
+    match refusal.data.get("field").and_then(|field| field.as_str()) {
+        Some("name" | "key") => refusal,
+        _ => refusal.inside("start"),
+    }
 }
 
 /// The sub-agent that is meant, which this connection speaks as from here on.

@@ -57,12 +57,12 @@ impl Inner {
             agents: child.agents,
             ..OpenSession::default()
         };
-        check_open(&ask, "child.")?;
+        check_open(&ask).map_err(|refusal| refusal.inside("child"))?;
         if self.sessions.contains_key(&id) {
             let words = format!("there is a session {id} already");
             return Err(Refusal::new(RefusalKind::NameTaken, words)
                 .with("field", "child.id")
-                .hint("another `child.id`, or none: then it gets one of its own"));
+                .hint("another `child.id`; without one it is made up"));
         }
         let parent = (parent.key().to_owned(), above.to_owned());
         Ok(Below { ask, id, parent })
@@ -129,7 +129,7 @@ impl Registry {
         ask: OpenSession,
         access: &mut Access,
     ) -> Result<OpenedSession, Refusal> {
-        check_open(&ask, "")?;
+        check_open(&ask)?;
         let mut inner = self.lock();
         if inner.leaving {
             return Err(leaving());
@@ -499,11 +499,10 @@ fn limits_of(ask: &OpenSession, now: SessionLimits) -> SessionLimits {
     }
 }
 
-/// Checks what is asked of a session. `at`: where in the request its fields stand.
-fn check_open(ask: &OpenSession, at: &str) -> Result<(), Refusal> {
+fn check_open(ask: &OpenSession) -> Result<(), Refusal> {
     for (field, word) in [("id", &ask.id), ("name", &ask.name)] {
         if let Some(Err(why)) = word.as_deref().map(id::check_word) {
-            return Err(Refusal::bad(&format!("{at}{field}"), why));
+            return Err(Refusal::bad(field, why));
         }
     }
     for (field, n) in [
@@ -513,7 +512,7 @@ fn check_open(ask: &OpenSession, at: &str) -> Result<(), Refusal> {
     ] {
         if n.is_some_and(|n| n == 0 || n > limits::quota_ceiling()) {
             return Err(Refusal::bad(
-                &format!("{at}{field}"),
+                field,
                 format!("must be 1 to {}", limits::quota_ceiling()),
             ));
         }
